@@ -6,8 +6,7 @@ import pytest
 
 from rollout_operator.cli.doctor import OUTPUT, STRICT, render_usage
 from rollout_operator.cli.main import COMMANDS
-from rollout_operator.planning.doctor import CHECKS
-from rollout_operator.planning.doctor_remedies import render_table
+from rollout_operator.planning.doctor import CHECKS, EXPLANATIONS
 from tests.code_rules import ROOT
 
 PAGE = (ROOT / "docs/commands.md").read_text()
@@ -15,7 +14,9 @@ PAGE = (ROOT / "docs/commands.md").read_text()
 
 def test_the_table_of_findings_is_that_of_the_code() -> None:
     begin, end = "compared by a test -->\n", "<!-- end of findings -->"
-    assert PAGE.partition(begin)[2].partition(end)[0] == render_table()
+    rows = [f"| `{code}` | {' | '.join(told)} |\n" for code, told in EXPLANATIONS.items()]
+    head = "| code | severity | what it means | what to do |\n| --- | --- | --- | --- |\n"
+    assert PAGE.partition(begin)[2].partition(end)[0] == head + "".join(rows)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,8 @@ _HEAD: Final = """\
 Usage: rollout-operator doctor [flags]
 
 Checks the installation in one namespace and says what is wrong and how to fix it: rights, webhooks,
-certificates, groups, budgets, Pod Security. Rights to read are enough for most checks; a check that
-needs more is skipped. Nothing is changed: webhooks and new pods are tried by dry runs, and a GET to
-pods shows whether they can be prepared for a downscale.
+certificates, settings of groups, Pod Security. Rights to read are enough for most checks; a check
+that needs more is skipped. Nothing is changed: webhooks and new pods are tried by dry runs.
 
 """
 _FOOT: Final = """

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from rollout_operator.model.decode.wire import MANAGED_FIELDS
 from rollout_operator.model.names import InvalidInput, Uid
-from rollout_operator.model.objects import Target
 
 JsonObject = dict[str, object]
 
@@ -71,7 +70,6 @@ DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
 )
 NATIVE_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 NODES: Final = Resource("", "v1", "nodes", "Node", False)
 _AUTHORIZATION: Final = "authorization.k8s.io"
@@ -339,19 +337,6 @@ class DryRunner(Protocol):
         ...
 
 
-class PodProxy(Protocol):
-    """The way to pods through the API server."""
-
-    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
-        """GET a path of a pod, and return the HTTP status of the pod's own answer.
-
-        Raises what the API server itself answers: Unreachable, with a status, where it does not
-        reach the pod, NotFound where there is no such pod, Denied, Refused; Unreachable without a
-        status where no answer came.
-        """
-        ...
-
-
 class Discoverer(Protocol):
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group, the preferred one first.
@@ -473,14 +458,6 @@ def object_call(
     """Return the call about one object, or its subresource. Raises InvalidInput."""
     return Call(
         verb=verb, resource=resource, namespace=namespace, name=name, subresource=subresource
-    )
-
-
-def proxy_call(namespace: str, pod: str, target: Target) -> Call:
-    """Return the call that the API server passes on to a pod. Raises InvalidInput."""
-    scheme = "" if target.scheme == "http" else f"{target.scheme}:"
-    return object_call(
-        "get", PODS, namespace, f"{scheme}{pod}:{target.port}", f"proxy/{target.path}"
     )
 
 

@@ -38,7 +38,6 @@ from rollout_operator.kube.api import (
     no_fence,
     object_call,
     page_query,
-    proxy_call,
     watch_query,
     without_managed_fields,
 )
@@ -62,7 +61,6 @@ from rollout_operator.kube.responses import (
     read_status,
 )
 from rollout_operator.model.names import ApiError, Throttled, UnknownOutcome, Unreachable
-from rollout_operator.model.objects import Target
 from rollout_operator.model.units import Confidential
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -133,8 +131,6 @@ class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     """How long it may wait for a token, where that is shorter; must be positive."""
     has_turn: bool = False
     silence: timedelta | None = None
-    is_probe: bool = False
-    """Whether the status is all that counts of a success: its body is not read."""
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,17 +161,6 @@ class _Exchange:
         if stream is None:
             raise TypeError(f"{request.call.text} is no stream")
         return stream
-
-    async def probe(self, request: HttpRequest) -> int:
-        """Return the status of the answer that the API server passed on, whatever it is.
-
-        Raises what the API server says itself. A 401 may be another server's: no credential is
-        replaced for it.
-        """
-        answer = await self._attempt(request)
-        if answer.status >= 400 and read_status(answer.body).kind:
-            raise self._failure(request.call, answer)
-        return answer.status
 
     async def admit(self, call: Call, within: timedelta) -> None:
         """Wait for the token of a call. Raises Throttled where that would take too long."""
@@ -379,9 +364,6 @@ async def _receive(request: HttpRequest, response: aiohttp.ClientResponse) -> _A
     )
     if call.is_stream and response.ok:
         return replace(answer, stream=response)
-    if request.is_probe and response.ok:
-        response.close()
-        return answer
     try:
         return replace(answer, body=await _read_response(call, response))
     except _LOST:
@@ -622,11 +604,6 @@ class Client:
     ) -> None:
         call = object_call("patch", resource, namespace, name, subresource)
         await self._exchange.send(replace(self._patch(call, patch), query=DRY_RUN))
-
-    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
-        call = proxy_call(namespace, pod, target)
-        request = HttpRequest(call=call, within=self._timeouts.read, is_probe=True)
-        return await self._exchange.probe(request)
 
     def _patch(
         self, call: Call, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False

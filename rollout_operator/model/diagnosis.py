@@ -1,21 +1,23 @@
 """What `rollout-operator doctor` reads of a namespace, and what it finds.
 
-`planning.doctor*` decide; `planning.doctor_remedies` and `docs/commands.md` explain each code. What
-could not be read is named in `unread`, and never taken for absent.
+`planning.doctor` decides, and `planning/findings.txt` explains each code. What could not be read is
+named in `unread`, and never taken for absent.
 """
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum, unique
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet
-from rollout_operator.model.lease import LEASE_DURATION
-from rollout_operator.model.objects import LabelSelector, StatefulSet, Target
+from rollout_operator.model.lease import LEASE_DURATION, Lease
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.objects import LabelSelector, StatefulSet
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.policy import Policy, RefusedPolicy
+from rollout_operator.model.units import parse_rfc3339
 
 if TYPE_CHECKING:
     from rollout_operator.model.release_plan import ReleaseObjects
@@ -30,25 +32,16 @@ class FindingCode(StrEnum):
     OPERATOR_MISSING = "operator_missing"
     OPERATOR_NOT_READY = "operator_not_ready"
     TWO_OPERATORS = "two_operators"
-    LEASE_HOLDER_UNKNOWN = "lease_holder_unknown"
-    OTHER_NAMESPACE_WATCHED = "other_namespace_watched"
-    BUNDLE_NAME_EMPTY = "bundle_name_empty"
-    VARIABLE_OVERRULED = "variable_overruled"
     RIGHT_MISSING = "right_missing"
     OPTIONAL_RIGHT_MISSING = "optional_right_missing"
     # webhooks as they are registered
     WEBHOOKS_MISSING = "webhooks_missing"
-    WEBHOOKS_NOT_SERVED = "webhooks_not_served"
     WEBHOOK_OF_OTHERS = "webhook_of_others"
-    WEBHOOK_SERVICE_MISSING = "webhook_service_missing"
-    WEBHOOK_PORT_MISSING = "webhook_port_missing"
-    WEBHOOK_WITHOUT_ENDPOINTS = "webhook_without_endpoints"
     WEBHOOK_CA_MISSING = "webhook_ca_missing"
     WEBHOOK_CA_BROKEN = "webhook_ca_broken"
     WEBHOOK_CA_EXPIRED = "webhook_ca_expired"
     WEBHOOK_CA_DIFFERS = "webhook_ca_differs"
     WEBHOOK_IGNORES_FAILURE = "webhook_ignores_failure"
-    WEBHOOK_TIMEOUT_SHORT = "webhook_timeout_short"
     GUARD_WITHOUT_WEBHOOK = "guard_without_webhook"
     # webhooks as the API server reaches them
     WEBHOOK_TIMED_OUT = "webhook_timed_out"
@@ -58,44 +51,24 @@ class FindingCode(StrEnum):
     SINGLE_ZONE = "single_zone"
     GROUP_SHARED = "group_shared"
     NOT_ON_DELETE = "not_on_delete"
-    ZONE_ORDER = "zone_order"
     ODD_VALUE = "odd_value"
     KEY_UNKNOWN = "key_unknown"
     KEY_MISPLACED = "key_misplaced"
     PREPARE_INCOMPLETE = "prepare_incomplete"
-    PREPARE_WITHOUT_LABEL = "prepare_without_label"
-    PREPARE_PATH_UNKNOWN = "prepare_path_unknown"
-    PREPARE_UNANSWERED = "prepare_unanswered"
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
-    # kinds of the operator
+    # objects of other kinds
     KIND_OUTDATED = "kind_outdated"
-    # MultiAZRollouts
     POLICY_KIND_MISSING = "policy_kind_missing"
     POLICIES_NOT_OBEYED = "policies_not_obeyed"
     POLICY_REFUSED = "policy_refused"
     POLICY_SELECTS_NOTHING = "policy_selects_nothing"
-    # releases
     RELEASE_KIND_MISSING = "release_kind_missing"
     RELEASES_NOT_MADE = "releases_not_made"
     RELEASES_MADE_TWICE = "releases_made_twice"
-    FLUX_KIND_MISSING = "flux_kind_missing"
     RELEASE_REFUSED = "release_refused"
     RELEASE_OBJECT_UNREADABLE = "release_object_unreadable"
-    IMAGE_POLICY_MISSING = "image_policy_missing"
-    IMAGE_POLICY_EMPTY = "image_policy_empty"
-    RELEASE_WRITES_NOTHING = "release_writes_nothing"
-    RELEASE_UNCHECKED = "release_unchecked"
-    ROLLOUT_UNKNOWN = "rollout_unknown"
     SCHEDULE_INVALID = "schedule_invalid"
-    SCHEDULE_SELECTS_NOTHING = "schedule_selects_nothing"
-    # budgets
-    NATIVE_BUDGET_REFUSES = "native_budget_refuses"
-    NATIVE_BUDGET_PROTECTS_NOTHING = "native_budget_protects_nothing"
-    NATIVE_BUDGETS_OVERLAP = "native_budgets_overlap"
-    BUDGETS_OF_TWO_KINDS = "budgets_of_two_kinds"
     ZONE_BUDGET_INVALID = "zone_budget_invalid"
-    ZONE_BUDGET_SELECTS_NOTHING = "zone_budget_selects_nothing"
-    ZONE_BUDGETS_OVERLAP = "zone_budgets_overlap"
     # pods that are to come
     POD_SECURITY_VIOLATED = "pod_security_violated"
     POD_REFUSED = "pod_refused"
@@ -137,6 +110,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPERATOR: Final = "rollout-operator"
+KUBERIK: Final = "rollout-controller"
 PART_OF: Final = "app.kubernetes.io/part-of"
 STATUS_PORT: Final = 8001
 METRICS_PORT: Final = "http-metrics"
@@ -147,6 +121,17 @@ BUDGET_PATH: Final = "/admission/zpdb-validation"
 # Webhooks of rollout operators are recognised by these.
 ADMISSION_PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
 
+POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
+RELEASES_FLAG: Final = "releases.enabled"
+LEASE_FLAG: Final = "leader-election.lease-name"
+_NAMESPACE_FLAGS: Final = ("kubernetes.namespace", "kubernetes-namespace")
+_WATCHED: Final = "WATCH_NAMESPACE"
+_NAME: Final = "OPERATOR_NAME"
+_VARIABLES: Final = (_WATCHED, _NAME, "LOG_LEVEL", "METRICS_PORT")
+# A value that refers to a variable or an object: it is not known here.
+_ELSEWHERE: Final = "$("
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+
 
 @unique
 class Source(StrEnum):
@@ -155,18 +140,13 @@ class Source(StrEnum):
     NAMESPACE = "namespace"
     DEPLOYMENTS = "deployments"
     STATEFULSETS = "statefulsets"
-    PODS = "pods"
-    SERVICES = "services"
-    ENDPOINTS = "endpointslices"
     WEBHOOKS = "webhook configurations"
     LEASE = "lease"
-    NATIVE_BUDGETS = "poddisruptionbudgets"
     ZONE_BUDGETS = "zoneawarepoddisruptionbudgets"
     RIGHTS = "rights of the operator"
     CLUSTER_RIGHTS = "rights of the operator in the cluster"
     REACH = "dry runs that webhooks answer"
     POD_TRIALS = "dry runs of pods"
-    PREPARE_PATHS = "paths on which pods are prepared"
     POLICIES = "multiazrollouts"
     DEFINITIONS = "customresourcedefinitions"
     RELEASES = "rollouts of releases"
@@ -174,7 +154,7 @@ class Source(StrEnum):
 
 
 class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
-    """A Deployment that runs an operator, ours or grafana's."""
+    """A Deployment that runs an operator, ours or grafana's, of any version."""
 
     name: str
     namespace: str = ""
@@ -193,6 +173,51 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"Deployment {name}"
 
+    @property
+    def is_acting(self) -> bool:
+        """Return whether it may act: shadows and Deployments without replicas do not."""
+        return self.replicas > 0 and self.find("mode") != "shadow"
+
+    def find(self, *flags: str) -> str | None:
+        """Return the value that one of the flags was given last, None where none was given."""
+        values = [value for name, value in self._list_flags() if name in flags]
+        return values[-1] if values else None
+
+    def is_on(self, flag: str, *, default: bool = False) -> bool:
+        value = self.find(flag)
+        return default if value is None else value in _TRUE
+
+    def list_watched(self, home: str) -> tuple[str, ...]:
+        """Return the namespaces that it watches, `home` where they are not known."""
+        text = "" if self.find(*_NAMESPACE_FLAGS) else self._get(_WATCHED)
+        names = filter(None, map(str.strip, text.split(",")))
+        return tuple(dict.fromkeys(names)) or (home,)
+
+    def watches(self, namespace: str) -> bool:
+        """Return whether it looks after the namespace of the installation."""
+        named = self.find(*_NAMESPACE_FLAGS) or self.variables.get(_WATCHED)
+        if named is None or _ELSEWHERE in named:
+            return not self.namespace  # its own, as the shipped Deployment says
+        return not named.strip() or namespace in map(str.strip, named.split(","))
+
+    def _list_flags(self) -> Iterator[tuple[str, str]]:
+        """Yield flags with their values; one that stands alone is `true`."""
+        variables = [name for name in _VARIABLES if self.variables.get(name, "").strip()]
+        if variables or _WATCHED in self.variables:  # all namespaces, where that one is empty
+            yield POLICIES_FLAG, "true"
+            yield LEASE_FLAG, self._get(_NAME) or OPERATOR
+        for place, word in enumerate(self.arguments):
+            if word.startswith("-"):
+                name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+                following = self.arguments[place + 1] if place + 1 < len(self.arguments) else "-"
+                if not equals:
+                    value = "true" if following.startswith("-") else following
+                yield name, value
+
+    def _get(self, name: str) -> str:
+        text = self.variables.get(name, "").strip()
+        return "" if _ELSEWHERE in text else text
+
 
 class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
     """A StatefulSet with all its labels and annotations, misspelt ones included."""
@@ -203,23 +228,21 @@ class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
     pod_labels: Mapping[str, str]
     """Of its template."""
     placed: PlacedSet | None = None
+    pod: dict[str, object] = {}
+    """A pod as it would create one, under another name; empty if there is no template."""
 
-
-class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    labels: Mapping[str, str] = {}
-    is_ready: bool = False
+    @property
+    def title(self) -> str:
+        return f"StatefulSet {self.sts.name}"
 
 
 class CallableService(msgspec.Struct, frozen=True, kw_only=True):
-    """A Service through which webhooks or the status page are called."""
+    """A Service through which the status page may be called."""
 
     name: str
     labels: Mapping[str, str] = {}
     ports: tuple[int, ...] = ()
     named_ports: Mapping[str, int] = {}
-    has_endpoints: bool = True
-    """False for an ExternalName."""
 
     @property
     def status_port(self) -> int:
@@ -257,36 +280,11 @@ class HookRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """The namespace in the label of the configuration."""
     path: str
     service_namespace: str = ""
-    service: str = ""
     """Empty where a URL is called."""
-    port: int = 443
     failure_policy: str = "Fail"
-    timeout: timedelta = timedelta(seconds=10)
     selects: LabelSelector = LabelSelector()
     """Namespaces."""
     bundle: BundleFacts | None = None
-
-
-class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    holder: str
-    """Empty if it was released."""
-    renewed: datetime | None = None
-    """By the clock of its holder."""
-
-
-class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget of Kubernetes."""
-
-    name: str
-    selector: LabelSelector | None = None
-    """None selects nothing."""
-    max_unavailable: str = ""
-    """`1` or `20%`; empty if not set, as the next field."""
-    min_available: str = ""
-
-    def takes(self, labels: Mapping[str, str]) -> bool:
-        return self.selector is not None and self.selector.takes(labels)
 
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,7 +293,7 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
     verb: str
     group: str
     resource: str
-    subresource: str = ""
+    """With its subresource, as a rule of a Role names it."""
     name: str = ""
     """Of the only object that it is for; empty for all."""
     is_namespaced: bool = True
@@ -336,25 +334,6 @@ class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class PathQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a GET to one pod of a StatefulSet shows whether it can be prepared."""
-
-    set_name: str
-    target: Target
-    pod: str = ""
-    """Empty if none is ready."""
-
-
-class PathAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    question: PathQuestion
-    status: int = 0
-    """Of the pod's own answer; 0 without one."""
-    problem: str = ""
-    """What came instead."""
-    is_lost: bool = False
-    """Whether the API server got no answer from the pod."""
-
-
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the API server serves MultiAZRollouts."""
 
@@ -384,14 +363,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """None if there is no such namespace."""
     operators: tuple[OperatorDeployment, ...] = ()
     sets: tuple[ZoneSet, ...] = ()
-    pods: tuple[LabelledPod, ...] = ()
-    services: tuple[CallableService, ...] = ()
-    ready_endpoints: Mapping[str, int] = {}
-    """By Service."""
     hooks: tuple[HookRegistration, ...] = ()
     """Of the whole cluster."""
-    lease: HeldLease | None = None
-    native_budgets: tuple[NativeBudget, ...] = ()
+    lease: Lease | None = None
+    """Read where no Deployment acts."""
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     unobeyed: frozenset[str] = frozenset()
@@ -405,16 +380,25 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()
-    path_answers: tuple[PathAnswer, ...] = ()
+
+    @property
+    def acting(self) -> tuple[OperatorDeployment, ...]:
+        return tuple(operator for operator in self.operators if operator.is_acting)
+
+    def are_any_on(self, flag: str) -> bool:
+        """Return whether an operator here is started with a flag."""
+        return any(operator.is_on(flag) for operator in self.acting)
 
     @property
     def has_live_lease(self) -> bool:
         """Return whether some process acts for the namespace, wherever it runs."""
-        lease = self.lease
-        if lease is None or not lease.holder or lease.renewed is None:
+        if self.lease is None or not self.lease.holder:
             return False
-        # Two clocks are compared here.
-        return self.now - lease.renewed <= 2 * LEASE_DURATION
+        try:
+            renewed = parse_rfc3339(self.lease.renewed)
+        except InvalidInput:
+            return False
+        return self.now - renewed <= 2 * LEASE_DURATION  # two clocks are compared here
 
     @property
     def own_hooks(self) -> tuple[HookRegistration, ...]:
@@ -435,6 +419,13 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         return {"kubernetes.io/metadata.name": self.namespace, **(self.namespace_labels or {})}
 
     @property
+    def groups(self) -> Mapping[str, list[ZoneSet]]:
+        """Return the StatefulSets in rollout groups, by name."""
+        groups: dict[str, list[ZoneSet]] = {}
+        for each in sorted(self.members, key=lambda each: (each.sts.group or "", each.sts.name)):
+            groups.setdefault(f"{each.sts.group}", []).append(each)
+        return groups
+
+    @property
     def members(self) -> tuple[ZoneSet, ...]:
-        """Return the StatefulSets in rollout groups."""
-        return tuple(sts for sts in self.sets if sts.sts.group is not None)
+        return tuple(each for each in self.sets if each.sts.group is not None)

@@ -6,41 +6,34 @@ first way that is allowed is taken. Dry runs pass admission and are not stored. 
 decided in `planning`.
 """
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import (
     ACCESS_REVIEWS,
     DEFINITIONS,
     DEPLOYMENTS,
-    ENDPOINT_SLICES,
     LEASES,
     LOCAL_ACCESS_REVIEWS,
     MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
-    NATIVE_BUDGETS,
     PODS,
     SECRETS,
     SELF_ACCESS_REVIEWS,
     SELF_REVIEWS,
-    SERVICES,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
     DryRunner,
     JsonObject,
-    PodProxy,
     Reader,
     Resource,
     Writer,
@@ -52,32 +45,27 @@ from rollout_operator.model.decode.custom import decode_budget, decode_watched_p
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
-    decode_endpoints,
     decode_hooks,
-    decode_kuberik,
-    decode_labelled_pod,
     decode_missing_fields,
     decode_namespace_labels,
-    decode_native_budget,
     decode_operator,
-    decode_pod_to_try,
     decode_served_versions,
-    decode_service,
     decode_username,
     decode_zone_set,
 )
 from rollout_operator.model.diagnosis import (
     BUDGET_PATH,
     EVICTION_PATH,
+    KUBERIK,
     NO_DOWNSCALE_PATH,
+    OPERATOR,
+    POLICIES_FLAG,
     PREPARE_DOWNSCALE_PATH,
+    RELEASES_FLAG,
     Diagnosis,
-    HeldLease,
     HookRegistration,
     Installation,
     OperatorDeployment,
-    PathAnswer,
-    PathQuestion,
     PodTrial,
     PolicyKind,
     ReachAnswer,
@@ -85,47 +73,28 @@ from rollout_operator.model.diagnosis import (
     RightAnswer,
     Source,
 )
+from rollout_operator.model.lease import Lease
 from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
-    InvalidInput,
     NotFound,
     OperatorError,
     Refused,
     TooManyRequests,
     UnknownOutcome,
-    Unreachable,
 )
 from rollout_operator.model.release_plan import gather_releases
-from rollout_operator.model.units import format_duration, parse_rfc3339
 from rollout_operator.operator.inspect import Decoded, Decoder, Lister, ReleaseReader
 from rollout_operator.pki.certificates import read_bundle
 from rollout_operator.planning.describe_policies import find_disobedience
-from rollout_operator.planning.doctor import diagnose, explain_unknown, plan_questions
-from rollout_operator.planning.doctor_install import (
-    DEFAULT_LEASE,
+from rollout_operator.planning.doctor import OF_FLUX, diagnose
+from rollout_operator.planning.rights import (
     DEFAULT_SECRET,
-    LEASE_FLAG,
     SECRET_FLAG,
     SELF_SIGNED_FLAG,
-    RightNeeds,
-    find_value,
-    is_on,
-    list_acting,
-    list_arguments,
+    list_needs,
     list_rights,
-    list_watched,
-    watches,
-)
-from rollout_operator.planning.doctor_objects import (
-    OF_FLUX,
-    makes,
-    obeys,
-    reads_cluster,
-    reads_inventory,
-    reads_nodes,
-    reads_secrets,
 )
 
 _DEPLOYMENTS: Final = replace(DEPLOYMENTS, is_namespaced=False)
@@ -142,8 +111,6 @@ _OTHERS: Final = (
 # Of an operator that watches dozens, those that are checked say enough.
 _MOST_NAMESPACES: Final = 8
 _ACCOUNTS: Final = "system:serviceaccount"
-# How manifests and charts call the account, mostly with the name of a release before it.
-_PROGRAM: Final = "rollout-operator"
 # Zones of a group are alike: what refuses pods of the twentieth refuses those of an earlier zone.
 _MOST_SETS: Final = 20
 _NAME: Final = "rollout-operator-doctor"
@@ -159,14 +126,10 @@ _BAD_BUDGET: Final[JsonObject] = {
         "podNameRegexGroup": 9,
     },
 }
-# As long as the operator itself gives a pod, unless flags say otherwise.
-_LIMIT: Final = timedelta(seconds=5)
-# A namespace may have many sets, and the API server other work.
-_AT_ONCE: Final = 10
 # Checks that are left out where their ground could not be read.
-_OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
 _RESTS_ON: Final = {
-    **dict.fromkeys(_OF_ACCOUNTS, Source.DEPLOYMENTS),
+    Source.RIGHTS: Source.DEPLOYMENTS,
+    Source.CLUSTER_RIGHTS: Source.DEPLOYMENTS,
     Source.REACH: Source.WEBHOOKS,
     Source.POD_TRIALS: Source.STATEFULSETS,
 }
@@ -174,7 +137,7 @@ _RESTS_ON: Final = {
 _UNAUTHORIZED: Final = 401
 
 
-class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
+class ExaminingClient(Reader, Writer, DryRunner, Protocol):
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows; None before its first answer."""
 
@@ -194,32 +157,19 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     labels = await reading.fetch_namespace_labels()
     if labels is None and Source.NAMESPACE not in reading.unread:
         absent = f"namespace {namespace} does not exist"
-        others: dict[Source, str] = {
-            source: absent for source in Source if source is not Source.NAMESPACE
-        }
+        others = dict.fromkeys(set(Source) - {Source.NAMESPACE}, absent)
         return Installation(namespace=namespace, now=now, unread=others)
-    sets = await reading.list_all(
-        Source.STATEFULSETS, STATEFULSETS, lambda raw: (decode_zone_set(raw), bytes(raw))
-    )
     installation = Installation(
         namespace=namespace,
         now=client.server_time() or now,
         namespace_labels=labels,
         operators=await reading.list_operators(),
-        sets=tuple(sts for sts, _ in sets),
-        pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
-        services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
-        ready_endpoints=await reading.count_endpoints(),
-        native_budgets=await reading.list_all(
-            Source.NATIVE_BUDGETS, NATIVE_BUDGETS, decode_native_budget
-        ),
+        sets=await reading.list_all(Source.STATEFULSETS, STATEFULSETS, decode_zone_set),
         zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
     )
-    arguments = [
-        word for operator in list_acting(installation)[:1] for word in list_arguments(operator)
-    ]
+    acting = installation.acting
     policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
-    if not obeys(installation):
+    if not installation.are_any_on(POLICIES_FLAG):
         reading.spare(Source.POLICIES)
     installation = replace(
         installation,
@@ -230,23 +180,22 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
             if find_disobedience(policy, installation.now) is not None
         ),
         policy_kind=await reading.fetch_policy_kind(),
-        lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
-        hooks=await reading.list_hooks(_choose_secret(arguments)),
+        lease=None if acting else await reading.fetch_lease(),
+        hooks=await reading.list_hooks(acting[:1]),
     )
     installation = await _add_releases(reading, installation)
     missing = await reading.map_missing(_list_used(installation))
     installation = replace(installation, missing_fields=missing)
-    raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
-    return await _fetch_last(reading, installation, raw_sets)
+    return await _add_answers(reading, installation)
 
 
 def _list_used(installation: Installation) -> Iterator[Resource]:
     """Yield the kinds that something here depends on and the API server serves."""
     if installation.zone_budgets:
         yield ZONE_BUDGETS
-    if obeys(installation) and installation.policy_kind.is_served:
+    if installation.are_any_on(POLICIES_FLAG) and installation.policy_kind.is_served:
         yield MULTI_AZ_ROLLOUTS
-    if makes(installation):
+    if installation.are_any_on(RELEASES_FLAG):
         absent = installation.releases.absent
         yield from (resource for resource in _OF_RELEASES if resource.kind not in absent)
 
@@ -255,7 +204,7 @@ async def _add_releases(reading: "_Reading", installation: Installation) -> Inst
     """Return the installation with its releases, unchanged where there are none."""
     reader = ReleaseReader(Lister(reading.client, None), reading.namespace)
     objects = await reader.list_all((kinds.ROLLOUTS,))
-    if not objects and not makes(installation):
+    if not objects and not installation.are_any_on(RELEASES_FLAG):
         for _, error in reader.failures:
             reading.record(Source.RELEASES, error)
         reading.spare(Source.RELEASES)
@@ -266,283 +215,193 @@ async def _add_releases(reading: "_Reading", installation: Installation) -> Inst
         if resource is not kinds.CLUSTER_ROLLOUT_SCHEDULES:
             source = Source.FLUX if resource.kind in OF_FLUX else Source.RELEASES
             reading.record(source, error)
+    running = await reading.list_everywhere(KUBERIK)
     return replace(
         installation,
         releases=gather_releases(objects, reader.absent),
-        kuberik=await _list_kuberik(reading),
+        kuberik=tuple(f"{each.namespace}/{each.name}" for each in running if each.replicas),
     )
 
 
-async def _list_kuberik(reading: "_Reading") -> tuple[str, ...]:
-    """Return Deployments of the cluster; where they may not be listed none, without a remark."""
-    own = _Reading(reading.client, reading.namespace)
-    return tuple(filter(None, await own.list_all(Source.RELEASES, _DEPLOYMENTS, decode_kuberik)))
+async def _add_answers(reading: "_Reading", installation: Installation) -> Installation:
+    """Return the snapshot with the answers to requests that depend on the rest."""
+    rights: list[RightAnswer] = []
+    reach: Sequence[ReachAnswer] = ()
+    trials: Sequence[PodTrial] = ()
+    for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
+        with reading.recording(source):
+            rights += await _fetch_rights(reading.client, installation, is_namespaced=is_namespaced)
+    with reading.recording(Source.REACH):
+        reach = await _try_webhooks(reading.client, installation)
+    with reading.recording(Source.POD_TRIALS):
+        trials = [
+            await _try_pod(reading.client, each.sts.namespace, each.sts.name, each.pod)
+            for each in installation.members[:_MOST_SETS]
+        ]
+    for source, ground in _RESTS_ON.items():
+        # The operator's own account is known without its Deployment.
+        if ground in reading.unread and not (ground is Source.DEPLOYMENTS and rights):
+            reading.unread.setdefault(source, reading.unread[ground])
+    return replace(
+        installation,
+        rights=tuple(rights),
+        reach=tuple(reach),
+        pod_trials=tuple(trials),
+        unread=dict(reading.unread),
+        unneeded=frozenset(reading.unneeded),
+    )
 
 
 async def _fetch_rights(
     client: Writer, installation: Installation, *, is_namespaced: bool
-) -> tuple[RightAnswer, ...]:
+) -> Sequence[RightAnswer]:
     """Return which needed rights the first operator has, in the namespace or in the cluster.
 
     Raises OperatorError.
     """
     namespace = installation.namespace
     caller = await _fetch_caller(client)
-    prefix = f"{_ACCOUNTS}:{namespace}:"
-    accounts = [
-        (
-            operator.namespace or namespace,
-            operator.account,
-            list_arguments(operator),
-            (namespace,) if operator.namespace else list_watched(operator, namespace),
-        )
-        for operator in list_acting(installation)
-    ]
-    if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
+    own, _, account = caller.rpartition(":")
+    operators = installation.acting
+    if not operators and own == f"{_ACCOUNTS}:{namespace}" and account.endswith(OPERATOR):
         # The operator's own account may read no Deployments: flags are not known then.
-        accounts = [(namespace, caller.removeprefix(prefix), (), (namespace,))]
+        operators = (OperatorDeployment(name=account, account=account),)
     answers: list[RightAnswer] = []
-    for home, account, arguments, watched in accounts[:1]:
-        is_self = caller == f"{_ACCOUNTS}:{home}:{account}"
-        reader = _RightsReader(client, home, account, is_self=is_self)
-        needs = RightNeeds(
-            nodes=reads_nodes(installation),
-            secrets=reads_secrets(installation),
-            cluster=reads_cluster(installation),
-            inventory=reads_inventory(installation),
-        )
-        for right in list_rights(arguments, home, needs):
-            if right.is_namespaced is is_namespaced:
-                is_single = right.is_of_process or not is_namespaced
-                places = (home,) if is_single else watched[:_MOST_NAMESPACES]
-                answers += [await reader.fetch(right, place) for place in places]
-    return tuple(answers)
+    for operator in operators[:1]:
+        home = operator.namespace or namespace
+        user = f"{_ACCOUNTS}:{home}:{operator.account}"
+        watched = (namespace,) if operator.namespace else operator.list_watched(namespace)
+        for right in list_rights(operator, home, list_needs(installation)):
+            if right.is_namespaced is not is_namespaced:
+                continue
+            is_single = right.is_of_process or not is_namespaced
+            for place in (home,) if is_single else watched[:_MOST_NAMESPACES]:
+                attributes = _render_attributes(right, place)
+                is_granted = await _review(client, "" if user == caller else user, attributes)
+                answers.append(
+                    RightAnswer(
+                        account=operator.account,
+                        namespace="" if place == home else place,
+                        right=right,
+                        is_granted=is_granted,
+                    )
+                )
+    return answers
 
 
 async def _fetch_caller(client: Writer) -> str:
     """Return the caller's name at the API server, empty where it does not say."""
     try:
-        return decode_username(await client.create(SELF_REVIEWS, "", _body(SELF_REVIEWS)))
+        return decode_username(await client.create(SELF_REVIEWS, "", _render(SELF_REVIEWS)))
     except ApiError:  # before 1.28
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _RightsReader:
-    client: Writer
-    home: str
-    account: str
-    is_self: bool = field(kw_only=True)
-
-    async def fetch(self, right: Right, namespace: str) -> RightAnswer:
-        return RightAnswer(
-            account=self.account,
-            namespace="" if namespace == self.home else namespace,
-            right=right,
-            is_granted=await self._is_granted(right, namespace),
-        )
-
-    async def _is_granted(self, right: Right, namespace: str) -> bool:
-        client, home = self.client, self.home
-        spec: JsonObject = {"resourceAttributes": _render_attributes(namespace, right)}
-        if self.is_self:
-            return await _review(client, SELF_ACCESS_REVIEWS, "", spec)
-        spec["user"] = f"{_ACCOUNTS}:{home}:{self.account}"
-        spec["groups"] = [f"{_ACCOUNTS}s", f"{_ACCOUNTS}s:{home}", "system:authenticated"]
-        try:
-            return await _review(client, ACCESS_REVIEWS, "", spec)
-        except Denied:
-            if not right.is_namespaced:
-                raise
-        return await _review(client, LOCAL_ACCESS_REVIEWS, namespace, spec)
-
-
-async def _review(client: Writer, kind: Resource, namespace: str, spec: JsonObject) -> bool:
-    body = {**_body(kind), "spec": spec}
-    if namespace:
-        body["metadata"] = {"namespace": namespace}
-    return decode_allowed(kind.kind, await client.create(kind, namespace, body))
-
-
-def _body(kind: Resource) -> JsonObject:
-    return {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind}
-
-
-def _render_attributes(namespace: str, right: Right) -> JsonObject:
+def _render_attributes(right: Right, namespace: str) -> dict[str, str]:
+    resource, _, subresource = right.resource.partition("/")
     return {
         "namespace": namespace if right.is_namespaced else "",
         "verb": right.verb,
         "group": right.group,
-        "resource": right.resource,
-        "subresource": right.subresource,
+        "resource": resource,
+        "subresource": subresource,
         "name": right.name,
     }
 
 
-async def _try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
+async def _review(client: Writer, user: str, attributes: Mapping[str, str]) -> bool:
+    """Return whether a ServiceAccount, or else the caller, has a right. Raises OperatorError."""
+    namespace = attributes["namespace"]
+    spec: JsonObject = {"resourceAttributes": dict(attributes)}
+
+    async def ask(kind: Resource, place: str) -> bool:
+        head = {"metadata": {"namespace": place}} if place else {}
+        answer = await client.create(kind, place, {**_render(kind), **head, "spec": spec})
+        return decode_allowed(kind.kind, answer)
+
+    if not user:
+        return await ask(SELF_ACCESS_REVIEWS, "")
+    accounts = user.rpartition(":")[0].replace(_ACCOUNTS, f"{_ACCOUNTS}s")
+    spec |= {"user": user, "groups": [f"{_ACCOUNTS}s", accounts, "system:authenticated"]}
+    try:
+        return await ask(ACCESS_REVIEWS, "")
+    except Denied:
+        if not namespace:
+            raise
+    return await ask(LOCAL_ACCESS_REVIEWS, namespace)
+
+
+def _render(kind: Resource) -> JsonObject:
+    return {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind}
+
+
+async def _try_webhooks(client: DryRunner, installation: Installation) -> Sequence[ReachAnswer]:
     """Return the answers to requests that the webhooks of this namespace review.
 
     Raises OperatorError where none of them is allowed.
     """
     answers: list[ReachAnswer] = []
     denials: list[ApiError] = []
-    for attempt in (_try_budget, _try_scale, _try_eviction):
+    for answer, send in _list_dry_runs(client, installation):
         try:
-            answers += await attempt(client, installation)
+            await send()
         except (Denied, NotFound) as error:
             denials.append(error)
+            continue
+        except (Refused, Conflict, TooManyRequests) as error:
+            answer = replace(answer, error=f"{error}")
+        except UnknownOutcome as error:
+            answer = replace(answer, error=f"{error}", is_answered=False)
+        answers.append(answer)
     if denials and not answers:
         raise denials[0]
-    return tuple(answers)
+    return answers
 
 
-async def _try_budget(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Create a budget that the webhook must refuse: only a webhook that was called does."""
-    if BUDGET_PATH not in {hook.path for hook in installation.own_hooks}:
-        return []
-    creation = client.try_create(ZONE_BUDGETS, installation.namespace, _BAD_BUDGET)
-    answer = ReachAnswer(
-        request="create a budget that cannot be obeyed", paths=(BUDGET_PATH,), must_be_refused=True
-    )
-    return [await _answer(answer, creation)]
+def _list_dry_runs(
+    client: DryRunner, installation: Installation
+) -> Iterator[tuple[ReachAnswer, Callable[[], Awaitable[None]]]]:
+    """Yield the request of each dry run, with how it is sent."""
+    namespace, registered = installation.namespace, {hook.path for hook in installation.own_hooks}
+    if BUDGET_PATH in registered:
+        request = "create a budget that cannot be obeyed"
+        yield (
+            ReachAnswer(request=request, paths=(BUDGET_PATH,), must_be_refused=True),
+            partial(client.try_create, ZONE_BUDGETS, namespace, _BAD_BUDGET),
+        )
+    sts = next((each.sts for each in installation.members if each.sts.replicas > 0), None)
+    if sts is None:
+        return
+    scaling = [path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered]
+    if scaling:
+        patch: JsonObject = {"spec": {"replicas": sts.replicas - 1}}
+        request = f"scale {sts.name} down to {sts.replicas - 1}"
+        yield (
+            ReachAnswer(request=request, paths=tuple(scaling)),
+            partial(client.try_patch, STATEFULSETS, namespace, sts.name, patch, "scale"),
+        )
+    if EVICTION_PATH in registered:
+        pod = f"{sts.name}-{sts.first_ordinal}"
+        eviction: JsonObject = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            # A second time: nothing that overlooks the query may take a pod.
+            "deleteOptions": {"dryRun": ["All"]},
+        }
+        yield (
+            ReachAnswer(request=f"evict {pod}", paths=(EVICTION_PATH,)),
+            partial(client.try_create, PODS, namespace, eviction, pod, "eviction"),
+        )
 
 
-async def _try_scale(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Scale a member of a group down by one, whatever the webhooks answer."""
-    registered = {hook.path for hook in installation.own_hooks}
-    paths = tuple(
-        path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered
-    )
-    sts = next((member.sts for member in installation.members if member.sts.replicas > 0), None)
-    if not paths or sts is None:
-        return []
-    patch: JsonObject = {"spec": {"replicas": sts.replicas - 1}}
-    request = f"scale {sts.name} down to {sts.replicas - 1}"
-    scaling = client.try_patch(STATEFULSETS, sts.namespace, sts.name, patch, "scale")
-    return [await _answer(ReachAnswer(request=request, paths=paths), scaling)]
-
-
-async def _try_eviction(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Evict a pod of a member, whatever the webhook answers."""
-    names = {pod.name for pod in installation.pods}
-    firsts = (f"{member.sts.name}-{member.sts.first_ordinal}" for member in installation.members)
-    pod = next((name for name in firsts if name in names), "")
-    if not pod or EVICTION_PATH not in {hook.path for hook in installation.own_hooks}:
-        return []
-    namespace = installation.namespace
-    eviction: JsonObject = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": namespace},
-        # A second time: nothing that overlooks the query may take a pod.
-        "deleteOptions": {"dryRun": ["All"]},
-    }
-    evicting = client.try_create(PODS, namespace, eviction, pod, "eviction")
-    return [await _answer(ReachAnswer(request=f"evict {pod}", paths=(EVICTION_PATH,)), evicting)]
-
-
-async def _answer(dry_run: ReachAnswer, request: Awaitable[None]) -> ReachAnswer:
-    """Return the outcome of a request. Raises OperatorError where it says nothing of webhooks."""
+async def _try_pod(client: DryRunner, namespace: str, name: str, pod: JsonObject) -> PodTrial:
+    """Return the answer to the creation of a pod. Raises OperatorError if it is not allowed."""
     try:
-        await request
-    except (Refused, Conflict, TooManyRequests) as error:
-        return msgspec.structs.replace(dry_run, error=f"{error}")
-    except UnknownOutcome as error:
-        return msgspec.structs.replace(dry_run, error=f"{error}", is_answered=False)
-    return dry_run
-
-
-async def _try_pods(
-    client: DryRunner, namespace: str, raw_sets: Sequence[bytes]
-) -> tuple[PodTrial, ...]:
-    """Return the answers to the creation of a pod of each of these StatefulSets.
-
-    Raises OperatorError where that is not allowed.
-    """
-    return tuple([await _try_pod(client, namespace, raw) for raw in raw_sets[:_MOST_SETS]])
-
-
-async def _try_pod(client: DryRunner, namespace: str, raw: bytes) -> PodTrial:
-    name, body = decode_pod_to_try(raw)
-    try:
-        await client.try_create(PODS, namespace, body)
+        await client.try_create(PODS, namespace, pod)
     except Refused as error:
         return PodTrial(set_name=name, error=f"{error}")
     return PodTrial(set_name=name)
-
-
-async def probe_paths(
-    client: PodProxy, namespace: str, questions: Sequence[PathQuestion]
-) -> tuple[PathAnswer, ...]:
-    """Return the answer to each question. Raises Denied where pods may not be called."""
-    turns = asyncio.Semaphore(_AT_ONCE)
-
-    async def probe(question: PathQuestion) -> PathAnswer:
-        if not question.pod:
-            return PathAnswer(question=question, problem="no pod is ready")
-        async with turns:
-            return await _probe(client, namespace, question)
-
-    return tuple(await gather_all(map(probe, questions)))
-
-
-async def _probe(client: PodProxy, namespace: str, question: PathQuestion) -> PathAnswer:
-    is_lost = False
-    try:
-        async with asyncio.timeout(_LIMIT.total_seconds()):
-            status = await client.probe_pod(namespace, question.pod, question.target)
-        return PathAnswer(question=question, status=status)
-    except TimeoutError:
-        is_lost, problem = True, f"no answer within {format_duration(_LIMIT)}"
-    except Denied as error:
-        right = f"get pods/proxy in namespace {namespace}"
-        raise Denied(f"{error}", call=right, status=error.status) from error
-    except ApiError as error:
-        # With a status it is the pod that was not reached, else the API server.
-        is_lost = isinstance(error, Unreachable) and error.status > 0
-        problem = error.problem
-    return PathAnswer(question=question, problem=problem, is_lost=is_lost)
-
-
-def _choose_secret(arguments: Sequence[str]) -> str:
-    if not is_on(arguments, SELF_SIGNED_FLAG, default=True):
-        return ""
-    return find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
-
-
-async def _fetch_last(
-    reading: "_Reading", installation: Installation, raw_sets: Sequence[bytes]
-) -> Installation:
-    """Return the snapshot with the answers to requests that depend on the rest."""
-    client = reading.client
-    rights: list[RightAnswer] = []
-    reach: tuple[ReachAnswer, ...] = ()
-    trials: tuple[PodTrial, ...] = ()
-    paths: tuple[PathAnswer, ...] = ()
-    for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
-        with reading.recording(source):
-            rights += await _fetch_rights(client, installation, is_namespaced=is_namespaced)
-    with reading.recording(Source.REACH):
-        reach = await _try_webhooks(client, installation)
-    with reading.recording(Source.POD_TRIALS):
-        trials = await _try_pods(client, installation.namespace, raw_sets)
-    with reading.recording(Source.PREPARE_PATHS):
-        paths = await probe_paths(client, installation.namespace, plan_questions(installation))
-    if untold := explain_unknown(paths):
-        reading.unread[Source.PREPARE_PATHS] = untold
-    for source, ground in _RESTS_ON.items():
-        # The operator's own account is known without its Deployment.
-        if ground in reading.unread and not (source in _OF_ACCOUNTS and rights):
-            reading.unread.setdefault(source, reading.unread[ground])
-    return replace(
-        installation,
-        rights=tuple(rights),
-        reach=reach,
-        pod_trials=trials,
-        path_answers=paths,
-        unread=dict(reading.unread),
-        unneeded=frozenset(reading.unneeded),
-    )
 
 
 @dataclass(slots=True)
@@ -603,39 +462,31 @@ class _Reading:
 
     async def list_operators(self) -> tuple[OperatorDeployment, ...]:
         """Return the operators of the namespace, or those elsewhere that watch it."""
-        operators = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
+        decode = partial(decode_operator, program=OPERATOR)
+        operators = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode)
         own = [replace(operator, namespace="") for operator in operators if operator is not None]
         if own or Source.DEPLOYMENTS in self.unread:
             return tuple(own)
-        everywhere = await self.list_all(Source.DEPLOYMENTS, _DEPLOYMENTS, decode_operator)
-        self.unread.pop(Source.DEPLOYMENTS, None)  # most people may not list those of others
         return tuple(
             operator
-            for operator in everywhere
-            if operator is not None and watches(operator, self.namespace)
+            for operator in await self.list_everywhere(OPERATOR)
+            if operator.watches(self.namespace)
         )
 
-    async def count_endpoints(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for service, ready in await self.list_all(
-            Source.ENDPOINTS, ENDPOINT_SLICES, decode_endpoints
-        ):
-            counts[service] = counts.get(service, 0) + ready
-        return counts
+    async def list_everywhere(self, program: str) -> list[OperatorDeployment]:
+        """Return Deployments of the cluster; where they may not be listed none, and no remark."""
+        others = _Reading(self.client, "")
+        decode = partial(decode_operator, program=program)
+        found = await others.list_all(Source.DEPLOYMENTS, _DEPLOYMENTS, decode)
+        return [operator for operator in found if operator is not None]
 
-    async def fetch_lease(self, name: str) -> HeldLease | None:
-        try:
-            lease = decode_lease(await self.client.fetch(LEASES, self.namespace, name))
-        except NotFound:
-            return None
-        except OperatorError as error:
-            self.record(Source.LEASE, error)
-            return None
-        try:
-            renewed = parse_rfc3339(lease.renewed)
-        except InvalidInput:
-            renewed = None
-        return HeldLease(name=name, holder=lease.holder, renewed=renewed)
+    async def fetch_lease(self) -> Lease | None:
+        with self.recording(Source.LEASE):
+            try:
+                return decode_lease(await self.client.fetch(LEASES, self.namespace, OPERATOR))
+            except NotFound:
+                pass
+        return None
 
     async def fetch_policy_kind(self) -> PolicyKind:
         """Return whether MultiAZRollouts are served, and if not, what is served in their place.
@@ -671,30 +522,31 @@ class _Reading:
     async def _fetch_definition(self, resource: Resource) -> bytes:
         return await self.client.fetch(DEFINITIONS, "", f"{resource.plural}.{resource.group}")
 
-    async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
-        certificate = await self._fetch_certificate(secret)
-        kinds = [
+    async def list_hooks(
+        self, operators: Sequence[OperatorDeployment]
+    ) -> tuple[HookRegistration, ...]:
+        """Return webhooks with what their bundles say of the certificate that is served."""
+        certificate = await self._fetch_certificate(operators)
+        configurations = [
             await self.list_all(Source.WEBHOOKS, resource, partial(decode_hooks, resource.kind))
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
-        return tuple(
-            replace(
-                hook,
+        hooks: list[HookRegistration] = []
+        for found in configurations:
+            for hook, bundle in (each for one in found for each in one):
                 # The certificates of other operators are not known.
-                bundle=read_bundle(
-                    bundle, certificate if hook.service_namespace == self.namespace else b""
-                ),
-            )
-            if bundle
-            else hook
-            for configurations in kinds
-            for hooks in configurations
-            for hook, bundle in hooks
-        )
+                served = certificate if hook.service_namespace == self.namespace else b""
+                facts = read_bundle(bundle, served) if bundle else None
+                hooks.append(replace(hook, bundle=facts))
+        return tuple(hooks)
 
-    async def _fetch_certificate(self, secret: str) -> bytes:
-        if not secret:
-            return b""
+    async def _fetch_certificate(self, operators: Sequence[OperatorDeployment]) -> bytes:
+        """Return the certificate of the first operator; empty where it may not be read."""
+        secret = DEFAULT_SECRET
+        for operator in operators:
+            if not operator.is_on(SELF_SIGNED_FLAG, default=True):
+                return b""
+            secret = operator.find(SECRET_FLAG) or secret
         try:
             return decode_certificate(await self.client.fetch(SECRETS, self.namespace, secret))
         except OperatorError:

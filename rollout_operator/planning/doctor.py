@@ -1,401 +1,103 @@
 """What is wrong with an installation: all checks, in the order in which they are reported.
 
-A check whose objects could not be read is skipped, and the report says so. The checks of the
-operator and its webhooks are in `doctor_install`, those of MultiAZRollouts and releases in
-`doctor_objects`; those of rollout groups, the paths on which pods are prepared, and budgets here.
+A check whose objects could not be read is skipped, and the report says so. Of groups, policies,
+releases and budgets it repeats what the planner and the decoders say of them. Dry runs tell whether
+the API server reaches the webhooks and would accept the pods: only its sentence says which step
+failed.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
 from rollout_operator.model import names
-from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.budget import FlawedBudget
 from rollout_operator.model.diagnosis import (
+    EVICTION_PATH,
+    NO_DOWNSCALE_PATH,
+    POLICIES_FLAG,
+    PREPARE_DOWNSCALE_PATH,
+    RELEASES_FLAG,
     Diagnosis,
     Finding,
     FindingCode,
     Installation,
-    LabelledPod,
-    NativeBudget,
-    PathAnswer,
-    PathQuestion,
+    Right,
+    RightAnswer,
     SkippedCheck,
     Source,
-    ZoneSet,
 )
-from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_DOWNSCALE, InvalidInput
-from rollout_operator.model.objects import Target, selects
-from rollout_operator.model.units import is_odd_brake, parse_go_int
-from rollout_operator.planning import doctor_install, doctor_objects
-from rollout_operator.planning.doctor_remedies import make_finding
-from rollout_operator.planning.readiness import list_odd_values
-from rollout_operator.planning.requests import NoTarget, is_labelled, plan_delay_target, plan_target
-from rollout_operator.planning.wording import count, join_names
+from rollout_operator.model.names import NO_DOWNSCALE, ON_DELETE, PREPARE_DOWNSCALE, GroupName
+from rollout_operator.model.objects import Group, StatefulSet, Zone
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.release_plan import (
+    IMAGE_POLICY,
+    IMAGE_REPOSITORY,
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+)
+from rollout_operator.model.releases import RefusedRelease
+from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.units import format_rfc3339, is_odd_brake
+from rollout_operator.planning.requests import NoTarget, is_labelled, plan_target
+from rollout_operator.planning.rights import TLS_FLAG, share_policies
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.planning.scaling import plan_scaling
+from rollout_operator.planning.schedules import describe_refusal
+from rollout_operator.planning.wording import count, join_names, read_table, verb
 
-_DIGITS: Final = re.compile(r"([0-9]+)")
+_OPERATORS: Final = Source.DEPLOYMENTS
+_SETS: Final = Source.STATEFULSETS
+_HOOKS: Final = Source.WEBHOOKS
+_RELEASES: Final = Source.RELEASES
+
+OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
+_POLICY: Final = "MultiAZRollout"
+_POLICY_VERSION: Final = "v1alpha1"
+_ROLLOUT: Final = "Rollout"
+_BUDGET: Final = "ZoneAwarePodDisruptionBudget"
+
+# What the planner says of settings, and what only a person changes.
+_OF_REASONS: Final = {
+    Code.WRONG_STRATEGY: FindingCode.NOT_ON_DELETE,
+    Code.NO_LEADING_ZONE: FindingCode.LEADING_ZONE_UNKNOWN,
+    Code.LEADING_ZONES_CIRCLE: FindingCode.LEADING_ZONE_UNKNOWN,
+    **dict.fromkeys(
+        (
+            *(Code.BAD_MAX_UNAVAILABLE, Code.BAD_PAUSED, Code.BAD_FORCE_REPLICAS),
+            *(Code.BAD_SCALING_SWITCH, Code.FOLLOWS_AND_MIRRORS, Code.GROUP_LABELS_DIFFER),
+            *(Code.WAIT_TIME_MISSING, Code.BAD_REFERENCE, Code.BAD_DELAY),
+        ),
+        FindingCode.ODD_VALUE,
+    ),
+}
+
 _PREFIXES: Final = ("grafana.com/", "rollout-")
 # Two letters of twenty may be wrong, and a short word may be another word.
 _NEAR: Final = 0.85
-
-_KNOWN: Final = frozenset(
+_KNOWN: Final = sorted(
     value
     for value in vars(names).values()
     if isinstance(value, str) and value.startswith(_PREFIXES)
 )
-_APPLICATION: Final = "app.kubernetes.io/name"
-_INSTANCE: Final = "app.kubernetes.io/instance"
-_GROUP_LABELS: Final = frozenset({names.GROUP_LABEL, names.GROUP_LABEL_LONG})
-_SWITCHES: Final = frozenset({names.NO_DOWNSCALE, names.PREPARE_DOWNSCALE})
-_ONLY_LABELS: Final = _GROUP_LABELS | _SWITCHES
+_SWITCHES: Final = frozenset({NO_DOWNSCALE, PREPARE_DOWNSCALE})
+_ONLY_LABELS: Final = _SWITCHES | {names.GROUP_LABEL, names.GROUP_LABEL_LONG}
 _ONLY_ANNOTATIONS: Final = (
     names.STATEFULSET_ANNOTATIONS - _SWITCHES - {names.MIN_TIME_BETWEEN_DOWNSCALES}
 )
-# The pod does not serve the path.
-_UNKNOWN: Final = frozenset({404, 410})
-# A proxy before the program gave up.
-_NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
-# The program wants credentials, and may well serve the path. Any other answer proves that it does.
-_CALLER_REFUSED: Final = frozenset({401, 403})
-# Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
-_ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
-_NATIVE: Final = "PodDisruptionBudget"
-_ZONED: Final = "ZoneAwarePodDisruptionBudget"
 
-
-def _check_zones(installation: Installation) -> Iterator[Finding]:
-    for group, members in _group_by_name(installation).items():
-        if len(members) == 1:
-            text = f"its only zone is {members[0].sts.name}"
-            yield make_finding(FindingCode.SINGLE_ZONE, f"group {group}", text)
-
-
-def check_shared(installation: Installation) -> Iterator[Finding]:
-    """Yield groups that two applications share, since their charts name groups alike.
-
-    As grafana's charts of Mimir and Loki do in one namespace (grafana/mimir#8406,
-    grafana/loki#13168). Each zone may be a release, or an application, of its own: then none of
-    them has several sets of the group.
-    """
-    for group, members in _group_by_name(installation).items():
-        sets: dict[tuple[str, ...], list[str]] = {}
-        for member in members:
-            sets.setdefault(_find_application(member), []).append(member.sts.name)
-        if len(sets) > 1 and max(map(len, sets.values())) > 1:
-            text = "; ".join(
-                f"{_name_application(of)} has {join_names(names)}" for of, names in sets.items()
-            )
-            yield make_finding(FindingCode.GROUP_SHARED, f"group {group}", text)
-
-
-def check_strategies(installation: Installation) -> Iterator[Finding]:
-    for member in installation.members:
-        if member.sts.strategy != names.ON_DELETE:
-            text = f"its update strategy is {member.sts.strategy}"
-            yield make_finding(FindingCode.NOT_ON_DELETE, _name(member), text)
-
-
-def _check_order(installation: Installation) -> Iterator[Finding]:
-    for group, members in _group_by_name(installation).items():
-        by_bytes = sorted(member.sts.name for member in members)
-        by_number = sorted(by_bytes, key=natural_key)
-        if by_bytes != by_number:
-            text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
-            yield make_finding(FindingCode.ZONE_ORDER, f"group {group}", text)
-
-
-def _check_values(installation: Installation) -> Iterator[Finding]:
-    for members in _group_by_name(installation).values():
-        for member in members:
-            for _, problem in list_odd_values(member.sts):
-                yield make_finding(FindingCode.ODD_VALUE, _name(member), problem)
-
-
-def _check_preparing(installation: Installation) -> Iterator[Finding]:
-    """Yield sets with the label and no path or port, or with these and no label."""
-    for sts in installation.sets:
-        if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
-            target = plan_target(sts.sts.annotations, sts.sts.service_name)
-            if isinstance(target, NoTarget):
-                yield make_finding(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
-        elif names.PREPARE_DOWNSCALE not in sts.labels:
-            misplaced = sorted({names.PREPARE_PATH, names.PREPARE_PORT} & sts.annotations.keys())
-            if misplaced:
-                text = f"it has {join_names(misplaced)} without the label {names.PREPARE_DOWNSCALE}"
-                yield make_finding(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
-
-
-def _check_leading_zones(installation: Installation) -> Iterator[Finding]:
-    for members in _group_by_name(installation).values():
-        present = {member.sts.name for member in members}
-        for member in members:
-            leading = member.sts.annotations.get(names.LEADING_ZONE)
-            if leading is not None and leading not in present:
-                text = f'annotation {names.LEADING_ZONE}: "{leading}" is no zone of its group'
-                yield make_finding(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
-
-
-def natural_key(name: str) -> list[tuple[int, int | str]]:
-    """Return what orders names as people do: numbers by what they count."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
-
-
-def _group_by_name(installation: Installation) -> Mapping[str, list[ZoneSet]]:
-    groups: dict[str, list[ZoneSet]] = {}
-    for member in sorted(installation.members, key=lambda member: member.sts.name):
-        groups.setdefault(f"{member.sts.group}", []).append(member)
-    return dict(sorted(groups.items()))
-
-
-def _check_spelling(installation: Installation) -> Iterator[Finding]:
-    for sts in installation.sets:
-        for what, keys in _list_places(sts):
-            for key in sorted(keys):
-                nearest = _choose_nearest(key)
-                if nearest:
-                    text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
-                    yield make_finding(FindingCode.KEY_UNKNOWN, _name(sts), text)
-
-
-def _choose_nearest(key: str) -> str:
-    """Return the known key that `key` misspells, empty where it is known or foreign."""
-    if key in _KNOWN or not key.lower().startswith(_PREFIXES):
-        return ""
-    # Under the other prefix, or without a prefix.
-    same_name = [known_key for known_key in sorted(_KNOWN) if _short(known_key) == _short(key)]
-    if same_name:
-        return same_name[0]
-    near = difflib.get_close_matches(_short(key), map(_short, sorted(_KNOWN)), n=1, cutoff=_NEAR)
-    return next((known_key for known_key in sorted(_KNOWN) if _short(known_key) in near), "")
-
-
-def _check_places(installation: Installation) -> Iterator[Finding]:
-    """Yield the operator's keys that have no effect where they stand."""
-    for sts in installation.sets:
-        for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
-            yield make_finding(
-                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is a label, not an annotation'
-            )
-        for key in sorted(_ONLY_ANNOTATIONS & sts.labels.keys() - sts.annotations.keys()):
-            yield make_finding(
-                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is an annotation, not a label'
-            )
-        # A group label of the pods alone is common: the set then belongs to no group.
-        for key in sorted((_ONLY_LABELS & sts.pod_labels.keys()) - sts.labels.keys()):
-            if key in _SWITCHES or sts.sts.group is None:
-                text = f'label "{key}" is on the pod template only, not on the StatefulSet'
-                yield make_finding(FindingCode.KEY_MISPLACED, _name(sts), text)
-
-
-def _check_switches(installation: Installation) -> Iterator[Finding]:
-    """Yield labels whose odd value switches a review on."""
-    for sts in installation.sets:
-        for key in sorted(_SWITCHES & sts.labels.keys()):
-            value = sts.labels[key]
-            if is_odd_brake(value):
-                text = f'label {key}: "{value}" is neither "true" nor "false", and counts as true'
-                yield make_finding(FindingCode.ODD_VALUE, _name(sts), text)
-
-
-def _find_application(member: ZoneSet) -> tuple[str, ...]:
-    """Return the application of a set and its release, as charts label them."""
-    labels = member.labels
-    return labels.get(_APPLICATION, ""), labels.get(_INSTANCE, "")
-
-
-def _name_application(application: tuple[str, ...]) -> str:
-    return " of release ".join(filter(None, application)) or "no application"
-
-
-def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:
-    return ("label", sts.labels), ("annotation", sts.annotations)
-
-
-def _name(sts: ZoneSet) -> str:
-    return f"StatefulSet {sts.sts.name}"
-
-
-def _short(key: str) -> str:
-    return key.rpartition("/")[2].lower()
-
-
-def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
-    """Return which pods are to be called, and where; sets without replicas have none to prepare."""
-    return tuple(
-        PathQuestion(set_name=sts.sts.name, target=target, pod=_choose_pod(sts, installation.pods))
-        for sts in installation.sets
-        if sts.sts.replicas > 0
-        for target in _list_targets(sts)
-    )
-
-
-def _list_targets(sts: ZoneSet) -> Iterator[Target]:
-    """Yield the paths that can be called; other checks find what is wrong with the rest."""
-    targets: list[Target | NoTarget] = []
-    if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
-        targets.append(plan_target(sts.sts.annotations, sts.sts.service_name))
-    url = sts.sts.annotations.get(DOWNSCALE_DELAY_URL, "")
-    if url:
-        targets.append(plan_delay_target(url, sts.sts.service_name))
-    for target in targets:
-        if isinstance(target, Target) and target.path.rpartition("/")[2] not in _ACTS_ON_GET:
-            yield target
-
-
-def _choose_pod(sts: ZoneSet, pods: Sequence[LabelledPod]) -> str:
-    ready = (pod.name for pod in pods if pod.is_ready)
-    return min((name for name in ready if _is_of(sts, name)), default="")
-
-
-def _is_of(sts: ZoneSet, pod: str) -> bool:
-    name, _, ordinal = pod.rpartition("-")
-    return name == sts.sts.name and ordinal.isdecimal()
-
-
-def _check_answers(installation: Installation) -> Iterator[Finding]:
-    for answer in installation.path_answers:
-        code = _judge(answer)
-        if code is not None:
-            yield make_finding(code, f"StatefulSet {answer.question.set_name}", _describe(answer))
-
-
-def explain_unknown(answers: Sequence[PathAnswer]) -> str:
-    """Return why some sets could not be asked; empty where there are findings."""
-    if any(_judge(answer) is not None for answer in answers):
-        return ""
-    unknown = [answer for answer in answers if answer.problem or answer.status in _CALLER_REFUSED]
-    if not unknown:
-        return ""
-    first = unknown[0]
-    if not first.question.pod:
-        names = dict.fromkeys(
-            answer.question.set_name for answer in unknown if not answer.question.pod
-        )
-        return f"no pod is ready of {join_names([*names])}"
-    return _describe(first)
-
-
-def _judge(answer: PathAnswer) -> FindingCode | None:
-    if answer.status in _UNKNOWN:
-        return FindingCode.PREPARE_PATH_UNKNOWN
-    if answer.is_lost or answer.status in _NOT_OF_THE_PROGRAM:
-        return FindingCode.PREPARE_UNANSWERED
-    return None
-
-
-def _describe(answer: PathAnswer) -> str:
-    question, target = answer.question, answer.question.target
-    port = f"{target.port}" if target.scheme == "http" else f"{target.port} ({target.scheme})"
-    came = answer.problem or f"HTTP status {answer.status}"
-    return f"GET /{target.path} on port {port} of pod {question.pod}: {came}"
-
-
-def _check_native_room(installation: Installation) -> Iterator[Finding]:
-    for budget in installation.native_budgets:
-        pods = sum(
-            member.sts.replicas
-            for member in installation.members
-            if budget.takes(member.pod_labels)
-        )
-        room = count_room(budget, pods) if pods else None
-        if room is None or 0 < room < pods:
-            continue
-        code = (
-            FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING
-            if room > 0
-            else FindingCode.NATIVE_BUDGET_REFUSES
-        )
-        field = "maxUnavailable" if budget.max_unavailable else "minAvailable"
-        value = budget.max_unavailable or budget.min_available
-        text = f"{field} is {value}, and it selects {count(pods, 'pod')}"
-        yield make_finding(code, f"{_NATIVE} {budget.name}", text)
-
-
-def count_room(budget: NativeBudget, pods: int) -> int | None:
-    """Return how many of so many ready pods may go at once, None where nothing says it."""
-    most = _count_share(budget.max_unavailable, pods)
-    least = _count_share(budget.min_available, pods)
-    if most is None and least is None:
-        return None
-    return max(most if most is not None else pods - (least or 0), 0)
-
-
-def _count_share(text: str, pods: int) -> int | None:
-    """Return the number of pods that a field stands for; shares are rounded up."""
-    try:
-        number = parse_go_int(text.removesuffix("%"))
-    except InvalidInput:
-        return None
-    return -(-number * pods // 100) if text.endswith("%") else number
-
-
-def _check_native_overlap(installation: Installation) -> Iterator[Finding]:
-    for first, second in combinations(installation.native_budgets, 2):
-        shared = [
-            pod.name
-            for pod in installation.pods
-            if first.takes(pod.labels) and second.takes(pod.labels)
-        ]
-        if shared:
-            text = f"{second.name} selects {join_names(shared)} as well"
-            yield make_finding(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
-
-
-def _check_both_kinds(installation: Installation) -> Iterator[Finding]:
-    for native in installation.native_budgets:
-        for budget in _list_valid(installation):
-            shared = [
-                pod.name
-                for pod in installation.pods
-                if native.takes(pod.labels) and selects(budget.selector, pod.labels)
-            ]
-            if shared:
-                text = f"{_ZONED} {budget.name} selects {join_names(shared)} as well"
-                yield make_finding(
-                    FindingCode.BUDGETS_OF_TWO_KINDS, f"{_NATIVE} {native.name}", text
-                )
-
-
-def _check_zone_budgets(installation: Installation) -> Iterator[Finding]:
-    for budget in installation.zone_budgets:
-        name = f"{_ZONED} {budget.name}"
-        match budget:
-            case FlawedBudget(problem=problem):
-                yield make_finding(FindingCode.ZONE_BUDGET_INVALID, name, problem)
-            case Budget():
-                text = _explain_emptiness(budget, installation)
-                if text:
-                    yield make_finding(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
-
-
-def _explain_emptiness(budget: Budget, installation: Installation) -> str:
-    sets = [sts for sts in installation.sets if selects(budget.selector, sts.labels)]
-    pods = [pod for pod in installation.pods if selects(budget.selector, pod.labels)]
-    if sets and (pods or not installation.pods):
-        return ""
-    labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
-    lacking = [what for what, objects in (("StatefulSet", sets), ("pod", pods)) if not objects]
-    return f"no {' and no '.join(lacking)} has {labels}"
-
-
-def _check_zone_overlap(installation: Installation) -> Iterator[Finding]:
-    for first, second in combinations(_list_valid(installation), 2):
-        shared = [
-            pod.name
-            for pod in installation.pods
-            if selects(first.selector, pod.labels) and selects(second.selector, pod.labels)
-        ]
-        if shared:
-            text = f"{second.name} selects {join_names(shared)} as well"
-            yield make_finding(FindingCode.ZONE_BUDGETS_OVERLAP, f"{_ZONED} {first.name}", text)
-
-
-def _list_valid(installation: Installation) -> Sequence[Budget]:
-    return [budget for budget in installation.zone_budgets if isinstance(budget, Budget)]
+_FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
+_TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
+_POD_SECURITY: Final = "violates PodSecurity"
+# Another owner's webhook has side effects: the dry run says nothing of ours. A pod that is replaced
+# has freed its share of the quota by then.
+_NOT_TRIED: Final = ("does not support dry run", "exceeded quota")
+# The API server names all violations.
+_SHOWN: Final = 120
+_POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -406,111 +108,398 @@ class Check(msgspec.Struct, frozen=True):
     needs: tuple[Source, ...]
 
 
-_OPERATORS: Final = Source.DEPLOYMENTS
-_SETS: Final = Source.STATEFULSETS
-_HOOKS: Final = Source.WEBHOOKS
-_RELEASES: Final = Source.RELEASES
-_FLUX: Final = Source.FLUX
+class Explanation(NamedTuple):
+    """What is the same for all findings of a code."""
 
-CHECKS: Final = (
-    Check("namespace", doctor_install.check_namespace, (Source.NAMESPACE,)),
-    Check("operator is there and ready", doctor_install.check_operator, (_OPERATORS, _SETS)),
-    Check("one operator", doctor_install.check_count, (_OPERATORS,)),
-    Check(
-        "holder of the Lease", doctor_install.check_lease, (Source.LEASE, Source.PODS, _OPERATORS)
-    ),
-    Check("arguments of the operator", doctor_install.check_arguments, (_OPERATORS,)),
-    Check("flags and variables", doctor_install.check_overruled, (_OPERATORS,)),
-    Check("rights of the operator", doctor_install.check_rights, (Source.RIGHTS,)),
-    Check(
-        "rights of the operator in the cluster",
-        doctor_install.check_cluster_rights,
-        (Source.CLUSTER_RIGHTS,),
-    ),
-    Check("webhooks are registered", doctor_install.check_registered, (_OPERATORS, _HOOKS)),
-    Check(
-        "labels and budgets have webhooks",
-        doctor_install.check_guards,
-        (_HOOKS, _SETS, Source.ZONE_BUDGETS),
-    ),
-    Check("webhooks of other operators", doctor_install.check_others, (_HOOKS,)),
-    Check(
-        "Services of webhooks",
-        doctor_install.check_services,
-        (_HOOKS, Source.SERVICES, Source.ENDPOINTS),
-    ),
-    Check("CA of webhooks", doctor_install.check_bundles, (_HOOKS,)),
-    Check("failure policies", doctor_install.check_policies, (_HOOKS,)),
-    Check("time-outs of webhooks", doctor_install.check_timeouts, (_HOOKS,)),
-    Check("webhooks are reached", doctor_install.check_reach, (Source.REACH,)),
-    Check("zones of groups", _check_zones, (_SETS,)),
-    Check("groups of one application", check_shared, (_SETS,)),
-    Check("update strategies", check_strategies, (_SETS,)),
-    Check("order of zones", _check_order, (_SETS,)),
-    Check("values of labels and annotations", _check_values, (_SETS,)),
-    Check("values of switches", _check_switches, (_SETS,)),
-    Check("spelling of keys", _check_spelling, (_SETS,)),
-    Check("places of keys", _check_places, (_SETS,)),
-    Check("where pods are prepared", _check_preparing, (_SETS,)),
-    Check(
-        "pods answer where they are prepared",
-        _check_answers,
-        (_SETS, Source.PODS, Source.PREPARE_PATHS),
-    ),
-    Check("kind of MultiAZRollouts", doctor_objects.check_kind, (_OPERATORS, Source.POLICIES)),
-    Check(
-        "fields of kinds",
-        doctor_objects.check_fields,
-        (_OPERATORS, Source.ZONE_BUDGETS, Source.DEFINITIONS),
-    ),
-    Check("MultiAZRollouts are obeyed", doctor_objects.check_obeyed, (_OPERATORS, Source.POLICIES)),
-    Check(
-        "MultiAZRollouts are accepted",
-        doctor_objects.check_policies_accepted,
-        (Source.POLICIES, _SETS),
-    ),
-    Check(
-        "MultiAZRollouts select StatefulSets",
-        doctor_objects.check_policies_select,
-        (Source.POLICIES, _SETS),
-    ),
-    Check(
-        "update strategies under MultiAZRollouts",
-        doctor_objects.check_strategies,
-        (Source.POLICIES, _SETS),
-    ),
-    Check("kinds of releases", doctor_objects.check_kinds, (_OPERATORS, _RELEASES)),
-    Check(
-        "Rollouts are made by one controller", doctor_objects.check_made, (_OPERATORS, _RELEASES)
-    ),
-    Check("kinds of Flux", doctor_objects.check_flux, (_RELEASES, _FLUX)),
-    Check(
-        "Rollouts and schedules are accepted", doctor_objects.check_releases_accepted, (_RELEASES,)
-    ),
-    Check("versions are announced", doctor_objects.check_announced, (_RELEASES, _FLUX)),
-    Check("versions are written", doctor_objects.check_written, (_RELEASES, _FLUX)),
-    Check("Rollouts that others name", doctor_objects.check_named, (_RELEASES, _FLUX)),
-    Check("HealthChecks and Rollouts are selected", doctor_objects.check_selected, (_RELEASES,)),
-    Check("zones that others follow", _check_leading_zones, (_SETS,)),
-    Check("PodDisruptionBudgets have room", _check_native_room, (Source.NATIVE_BUDGETS, _SETS)),
-    Check(
-        "PodDisruptionBudgets do not overlap",
-        _check_native_overlap,
-        (Source.NATIVE_BUDGETS, Source.PODS),
-    ),
-    Check(
-        "one kind of budget for a pod",
-        _check_both_kinds,
-        (Source.NATIVE_BUDGETS, Source.ZONE_BUDGETS, Source.PODS),
-    ),
-    Check("zone budgets", _check_zone_budgets, (Source.ZONE_BUDGETS, _SETS, Source.PODS)),
-    Check(
-        "zone budgets do not overlap",
-        _check_zone_overlap,
-        (Source.ZONE_BUDGETS, Source.PODS),
-    ),
-    Check("pods that are to come", doctor_install.check_pods, (Source.POD_TRIALS,)),
-)
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+EXPLANATIONS: Final = {
+    FindingCode(code): Explanation(Severity(severity), meaning, remedy)
+    for code, severity, meaning, remedy in read_table("findings.txt")
+}
+
+
+def find(code: FindingCode, obj: str, text: str) -> Finding:
+    severity, _, remedy = EXPLANATIONS[code]
+    return Finding(code=code, severity=severity, object=obj, text=text, remedy=remedy)
+
+
+CHECKS: Final[list[Check]] = []
+_Run = Callable[[Installation], Iterator[Finding]]
+
+
+def _check(name: str, *needs: Source) -> Callable[[_Run], _Run]:
+    def add(run: _Run) -> _Run:
+        CHECKS.append(Check(name, run, needs))
+        return run
+
+    return add
+
+
+@_check("namespace", Source.NAMESPACE)
+def _check_namespace(installation: Installation) -> Iterator[Finding]:
+    if installation.namespace_labels is None:
+        title = f"Namespace {installation.namespace}"
+        yield find(FindingCode.NAMESPACE_MISSING, title, "it does not exist")
+
+
+@_check("operator is there and ready", _OPERATORS, _SETS, Source.LEASE)
+def _check_operator(installation: Installation) -> Iterator[Finding]:
+    """Yield that there is no operator, or that it is not ready.
+
+    A process that renews the Lease acts, though it runs in no Deployment that is seen.
+    """
+    here, acting = installation.namespace, installation.acting
+    if installation.namespace_labels is None and Source.NAMESPACE not in installation.unread:
+        return
+    groups = [*installation.groups]
+    watching = [operator for operator in acting if operator.watches(here)]
+    # Releases may be those of another controller, and policies have a finding of their own.
+    others = (*installation.operators, *installation.policies, *installation.releases.rollouts)
+    if not (watching if groups else others) and not installation.has_live_lease:
+        text = f"nothing rolls out {join_names(groups)}" if groups else "there is none"
+        if acting:
+            text += f"; {acting[0].title} watches another namespace"
+        yield find(FindingCode.OPERATOR_MISSING, f"Namespace {here}", text)
+    for operator in acting:
+        if not operator.ready:
+            text = f"0 of {count(operator.replicas, 'pod')} ready"
+            yield find(FindingCode.OPERATOR_NOT_READY, operator.title, text)
+
+
+@_check("one operator", _OPERATORS)
+def _check_count(installation: Installation) -> Iterator[Finding]:
+    """Yield that two operators of this kind, or of releases, act."""
+    acting, others = installation.acting, installation.kuberik
+    if len(acting) > 1:
+        every = join_names(sorted(operator.name for operator in acting), shown=len(acting))
+        text = f"{every} run an operator of this namespace"
+        yield find(FindingCode.TWO_OPERATORS, f"Namespace {installation.namespace}", text)
+    if others and installation.are_any_on(RELEASES_FLAG):
+        text = f"Deployment {join_names(others)} runs kuberik's controller"
+        yield find(FindingCode.RELEASES_MADE_TWICE, acting[0].title, text)
+
+
+@_check("rights of the operator", Source.RIGHTS)
+def _check_rights(installation: Installation) -> Iterator[Finding]:
+    return _list_missing(answer for answer in installation.rights if answer.right.is_namespaced)
+
+
+@_check("rights of the operator in the cluster", Source.CLUSTER_RIGHTS)
+def _check_cluster_rights(installation: Installation) -> Iterator[Finding]:
+    return _list_missing(answer for answer in installation.rights if not answer.right.is_namespaced)
+
+
+def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
+    """Yield the rights that are missing, those for one purpose together."""
+    missing: dict[tuple[str, str, str, bool], dict[str, list[str]]] = {}
+    for answer in answers:
+        right = answer.right
+        if not answer.is_granted:
+            key = answer.account, answer.namespace, right.purpose, right.is_optional
+            missing.setdefault(key, {}).setdefault(_name_object(right), []).append(right.verb)
+    for (account, namespace, purpose, is_optional), objects in missing.items():
+        code = FindingCode.OPTIONAL_RIGHT_MISSING if is_optional else FindingCode.RIGHT_MISSING
+        rights = "; ".join(f"{join_names(verbs)} {what}" for what, verbs in objects.items())
+        where = f" in namespace {namespace}" if namespace else ""
+        text = f"it may not {rights}{where}: {purpose}"
+        yield find(code, f"ServiceAccount {account}", text)
+
+
+def _name_object(right: Right) -> str:
+    """Return the object of a right, as a rule of a Role names it."""
+    named = f' "{right.name}"' if right.name else ""
+    group = f' in API group "{right.group}"' if right.group else ""
+    return f"{right.resource}{named}{group}"
+
+
+@_check("webhooks are registered", _OPERATORS, _HOOKS)
+def _check_registered(installation: Installation) -> Iterator[Finding]:
+    serving = [operator for operator in installation.acting if operator.is_on(TLS_FLAG)]
+    if serving and not installation.own_hooks:
+        text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
+        yield find(FindingCode.WEBHOOKS_MISSING, serving[0].title, text)
+
+
+@_check("labels and budgets have webhooks", _HOOKS, _SETS, Source.ZONE_BUDGETS)
+def _check_guards(installation: Installation) -> Iterator[Finding]:
+    registered = {hook.path for hook in installation.own_hooks}
+    for key, path in (
+        (NO_DOWNSCALE, NO_DOWNSCALE_PATH),
+        (PREPARE_DOWNSCALE, PREPARE_DOWNSCALE_PATH),
+    ):
+        for each in installation.sets:
+            if is_labelled(each.sts.labels, key) and path not in registered:
+                text = f'label {key}: "true", and no webhook calls {path}'
+                yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, each.title, text)
+    if EVICTION_PATH not in registered:
+        for budget in installation.zone_budgets:
+            text = f"no webhook calls {EVICTION_PATH}: only rollouts obey it"
+            yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, f"{_BUDGET} {budget.name}", text)
+
+
+@_check("owners and failure policies of webhooks", _HOOKS)
+def _check_hooks(installation: Installation) -> Iterator[Finding]:
+    for hook in installation.hooks:
+        if installation.is_own(hook):
+            if hook.failure_policy != "Fail":
+                text = f"webhook {hook.name} has failurePolicy {hook.failure_policy}"
+                yield find(FindingCode.WEBHOOK_IGNORES_FAILURE, hook.configuration, text)
+        elif hook.selects.takes(installation.all_labels):
+            owner = hook.owner or hook.service_namespace or "(unknown)"
+            text = f"webhook {hook.name} of the operator in namespace {owner}"
+            text += " selects this namespace"
+            yield find(FindingCode.WEBHOOK_OF_OTHERS, hook.configuration, text)
+
+
+@_check("CA of webhooks", _HOOKS)
+def _check_bundles(installation: Installation) -> Iterator[Finding]:
+    for hook in installation.own_hooks:
+        facts, name = hook.bundle, hook.configuration
+        if facts is None:
+            text = f"webhook {hook.name} has no caBundle"
+            yield find(FindingCode.WEBHOOK_CA_MISSING, name, text)
+        elif facts.problem:
+            yield find(FindingCode.WEBHOOK_CA_BROKEN, name, facts.problem)
+        elif facts.ends is not None and facts.ends <= installation.now:
+            text = f"it ended at {format_rfc3339(facts.ends)}"
+            yield find(FindingCode.WEBHOOK_CA_EXPIRED, name, text)
+        elif facts.vouches is False:
+            text = "the certificate in the operator's Secret is of another CA"
+            yield find(FindingCode.WEBHOOK_CA_DIFFERS, name, text)
+
+
+@_check("webhooks are reached", Source.REACH)
+def _check_reach(installation: Installation) -> Iterator[Finding]:
+    for answer in installation.reach:
+        failed = _FAILED.search(answer.error)
+        if not answer.is_answered:
+            yield find(FindingCode.WEBHOOK_TIMED_OUT, answer.request, answer.error)
+        elif failed is not None:
+            is_late = any(sign in answer.error for sign in _TIMED_OUT)
+            code = FindingCode.WEBHOOK_TIMED_OUT if is_late else FindingCode.WEBHOOK_UNREACHABLE
+            yield find(code, f"webhook {failed[1]}", answer.error)
+        # Any other refusal, such as by the schema of another release, says nothing of ours.
+        elif answer.must_be_refused and not answer.error:
+            text = f"no webhook refused to {answer.request}: it was accepted"
+            yield find(FindingCode.WEBHOOK_NOT_CALLED, " ".join(answer.paths), text)
+
+
+@_check("zones and applications of groups", _SETS)
+def _check_groups(installation: Installation) -> Iterator[Finding]:
+    """Yield groups of one zone, and groups that two applications share.
+
+    Charts may name groups alike, as grafana's of Mimir and Loki do in one namespace
+    (grafana/mimir#8406, grafana/loki#13168). Each zone may be a release, or an application, of its
+    own: then none of them has several sets of the group.
+    """
+    for group, members in installation.groups.items():
+        if len(members) == 1:
+            text = f"its only zone is {members[0].sts.name}"
+            yield find(FindingCode.SINGLE_ZONE, f"group {group}", text)
+        sets: dict[str, list[str]] = {}
+        for member in members:
+            labels = (f"app.kubernetes.io/{what}" for what in ("name", "instance"))
+            application = " of release ".join(filter(None, map(member.labels.get, labels)))
+            sets.setdefault(application or "no application", []).append(member.sts.name)
+        if len(sets) > 1 and max(map(len, sets.values())) > 1:
+            text = "; ".join(f"{of} has {join_names(members)}" for of, members in sets.items())
+            yield find(FindingCode.GROUP_SHARED, f"group {group}", text)
+
+
+@_check("settings of groups", _SETS)
+def _check_settings(installation: Installation) -> Iterator[Finding]:
+    """Yield what the planner says of the settings of groups, and reviews of those of sets."""
+    for name, members in installation.groups.items():
+        yield from _list_findings(_list_reasons(name, [each.sts for each in members], installation))
+    for each in installation.sets:
+        for key in sorted(_SWITCHES & each.labels.keys()):
+            value = each.labels[key]
+            if is_odd_brake(value):
+                text = f'label {key}: "{value}" is neither "true" nor "false", and counts as true'
+                yield find(FindingCode.ODD_VALUE, each.title, text)
+        if is_labelled(each.sts.labels, PREPARE_DOWNSCALE):
+            target = plan_target(each.sts.annotations, each.sts.service_name)
+            if isinstance(target, NoTarget):
+                yield find(FindingCode.PREPARE_INCOMPLETE, each.title, target.problem)
+
+
+def _list_reasons(
+    name: str, sets: Iterable[StatefulSet], installation: Installation
+) -> Iterator[Reason]:
+    """Yield the planner's reasons for a group whose pods it does not see."""
+    zones = tuple(Zone(sts=sts) for sts in sets)
+    group = Group(name=GroupName(name), zones=zones, now=installation.now, deletions={})
+    rollout, scaling = plan_group(group), plan_scaling(ScalingSnapshot(group=group))
+    yield from (*rollout.waits, *rollout.problems, *scaling.waits, *scaling.problems)
+
+
+def _list_findings(reasons: Iterable[Reason]) -> Iterator[Finding]:
+    for reason in reasons:
+        if code := _OF_REASONS.get(reason.code):
+            title = f"StatefulSet {reason.zone}"
+            yield find(code, title, reason.text.removeprefix(title).lstrip(": "))
+
+
+@_check("update strategies under MultiAZRollouts", Source.POLICIES, _SETS)
+def _check_policy_strategies(installation: Installation) -> Iterator[Finding]:
+    """Yield StatefulSets of policies, of no group, that Kubernetes replaces the pods of."""
+    for scope in share_policies(installation).scopes:
+        own = [sts for sts in scope.sets if isinstance(sts, StatefulSet) and sts.group is None]
+        wrong = [sts for sts in own if sts.strategy != ON_DELETE]
+        if wrong and not scope.policy.may_switch_strategy:
+            yield from _list_findings(_list_reasons(scope.policy.head.name, wrong, installation))
+
+
+@_check("spelling and places of keys", _SETS)
+def _check_keys(installation: Installation) -> Iterator[Finding]:
+    """Yield keys that look like the operator's and are none, or that do nothing where they are."""
+    for each in installation.sets:
+        labels, annotations = each.labels.keys(), each.annotations.keys()
+        for what, keys in (("label", labels), ("annotation", annotations)):
+            for key in sorted(keys):
+                if nearest := _choose_nearest(key):
+                    text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
+                    yield find(FindingCode.KEY_UNKNOWN, each.title, text)
+        # A group label of the pods alone is common: the set then belongs to no group.
+        on_pods = _SWITCHES if each.sts.group is not None else _ONLY_LABELS
+        for what, misplaced in (
+            ('"{}" is a label, not an annotation', _ONLY_LABELS & annotations - labels),
+            ('"{}" is an annotation, not a label', _ONLY_ANNOTATIONS & labels - annotations),
+            (
+                'label "{}" is on the pod template only, not on the StatefulSet',
+                on_pods & each.pod_labels.keys() - labels,
+            ),
+        ):
+            for key in sorted(misplaced):
+                yield find(FindingCode.KEY_MISPLACED, each.title, what.format(key))
+
+
+def _choose_nearest(key: str) -> str:
+    """Return the known key that `key` misspells, empty where it is known or foreign."""
+    if key in _KNOWN or not key.lower().startswith(_PREFIXES):
+        return ""
+    # Under the other prefix, or without a prefix, it is the same.
+    short = {known.rpartition("/")[2]: known for known in reversed(_KNOWN)}
+    near = difflib.get_close_matches(key.rpartition("/")[2].lower(), short, n=1, cutoff=_NEAR)
+    return short[near[0]] if near else ""
+
+
+@_check("kind of MultiAZRollouts", _OPERATORS, Source.POLICIES)
+def _check_kind(installation: Installation) -> Iterator[Finding]:
+    kind = installation.policy_kind
+    if not kind.is_served and installation.are_any_on(POLICIES_FLAG):
+        text = "the API server does not know the kind"
+        if kind.versions:
+            text = f"the API server knows {join_names(kind.versions)} of it,"
+            text += f" and not {_POLICY_VERSION}"
+        yield find(FindingCode.POLICY_KIND_MISSING, _POLICY, text)
+
+
+@_check("fields of kinds", _OPERATORS, Source.ZONE_BUDGETS, Source.DEFINITIONS)
+def _check_fields(installation: Installation) -> Iterator[Finding]:
+    for kind, missing in installation.missing_fields.items():
+        text = f"its CustomResourceDefinition lacks {join_names(missing, shown=len(missing))}"
+        yield find(FindingCode.KIND_OUTDATED, kind, text)
+
+
+@_check("MultiAZRollouts are obeyed", _OPERATORS, Source.POLICIES)
+def _check_obeyed(installation: Installation) -> Iterator[Finding]:
+    """Yield that policies are here, and that no operator looks after them.
+
+    An operator that may not be seen, in another namespace or on a person's machine, shows in what
+    it has written into their status.
+    """
+    policies = [policy.head.name for policy in installation.policies]
+    here = installation.namespace
+    watching = [operator for operator in installation.acting if operator.watches(here)]
+    title, problem = f"Namespace {here}", "seen by no operator that obeys policies"
+    if watching:
+        title, problem = watching[0].title, "ignored"
+    else:
+        policies = [name for name in policies if name in installation.unobeyed]
+    if policies and not any(operator.is_on(POLICIES_FLAG) for operator in watching):
+        text = f"{join_names(policies)} {verb(len(policies), 'is', 'are')} {problem}"
+        yield find(FindingCode.POLICIES_NOT_OBEYED, title, text)
+
+
+@_check("Rollouts are made by one controller", _OPERATORS, _RELEASES)
+def _check_releases(installation: Installation) -> Iterator[Finding]:
+    """Yield that no operator makes the Rollouts here, or cannot for want of their kinds."""
+    acting, releases = installation.acting, installation.releases
+    missing = [kind for kind in releases.absent if kind not in OF_FLUX]
+    broken = releases.list_unreadable(_ROLLOUT)
+    rollouts = [*(each.head.name for each in releases.rollouts), *(each.name for each in broken)]
+    if installation.are_any_on(RELEASES_FLAG):
+        if missing:
+            text = f"the API server does not know {join_names(missing, shown=len(missing))}"
+            yield find(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
+    elif rollouts and acting and not installation.kuberik:
+        text = f"{join_names(rollouts)} {verb(len(rollouts), 'is', 'are')} ignored"
+        yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
+
+
+@_check("MultiAZRollouts are accepted", Source.POLICIES, _SETS)
+def _check_policies_accepted(installation: Installation) -> Iterator[Finding]:
+    ownership = share_policies(installation)
+    for policy in ownership.refused:
+        text = "; ".join(refusal.text for refusal in policy.refusals)
+        yield find(FindingCode.POLICY_REFUSED, f"{_POLICY} {policy.head.name}", text)
+    for scope in ownership.scopes:
+        if not scope.sets:
+            title = f"{_POLICY} {scope.policy.head.name}"
+            text = "spec.statefulSetSelector selects no StatefulSet of the namespace"
+            yield find(FindingCode.POLICY_SELECTS_NOTHING, title, text)
+
+
+@_check("Rollouts and schedules are accepted", _RELEASES, Source.FLUX)
+def _check_releases_accepted(installation: Installation) -> Iterator[Finding]:
+    releases = installation.releases
+    for broken in releases.unreadable:
+        is_rollout, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
+        title = f"{broken.kind} {broken.name}"
+        yield find(FindingCode.RELEASE_REFUSED if is_rollout else code, title, broken.error)
+    for release in releases.rollouts:
+        if isinstance(release, RefusedRelease):
+            title = f"{_ROLLOUT} {release.head.name}"
+            yield find(FindingCode.RELEASE_REFUSED, title, release.problem)
+    for schedule in releases.schedules:
+        # Some, such as an unknown time zone, only the operator finds.
+        if problem := schedule.problem or describe_refusal(schedule.status):
+            title = f"{schedule.kind} {schedule.head.name}"
+            yield find(FindingCode.SCHEDULE_INVALID, title, problem)
+
+
+@_check("zone budgets are valid", Source.ZONE_BUDGETS)
+def _check_budgets(installation: Installation) -> Iterator[Finding]:
+    for budget in installation.zone_budgets:
+        if isinstance(budget, FlawedBudget):
+            title = f"{_BUDGET} {budget.name}"
+            yield find(FindingCode.ZONE_BUDGET_INVALID, title, budget.problem)
+
+
+@_check("pods that are to come", Source.POD_TRIALS)
+def _check_pods(installation: Installation) -> Iterator[Finding]:
+    """Yield StatefulSets whose next pod the API server would refuse; those alike together."""
+    alike: dict[tuple[FindingCode, str], list[str]] = {}
+    for trial in installation.pod_trials:
+        if trial.error and not any(sign in trial.error for sign in _NOT_TRIED):
+            alike.setdefault(_judge_refusal(trial.error), []).append(trial.set_name)
+    for (code, text), (first, *others) in alike.items():
+        more = f"; the same for {join_names(others)}" if others else ""
+        yield find(code, f"StatefulSet {first}", f"{text}{more}")
+
+
+def _judge_refusal(error: str) -> tuple[FindingCode, str]:
+    """Return the part of a refusal that does not name the pod."""
+    _, security, violations = error.partition(_POD_SECURITY)
+    if security:
+        cut = "..." if len(violations) > _SHOWN else ""
+        return FindingCode.POD_SECURITY_VIOLATED, f"{security}{violations[:_SHOWN]}{cut}"
+    return FindingCode.POD_REFUSED, _POD.sub("", error)
 
 
 def diagnose(installation: Installation) -> Diagnosis:

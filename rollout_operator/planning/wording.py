@@ -2,7 +2,8 @@
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Final, assert_never
 
 import msgspec
@@ -78,6 +79,13 @@ def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def read_table(name: str) -> Iterator[list[str]]:
+    """Yield the cells of each line of a table that is shipped with the package."""
+    for line in files(__package__).joinpath(name).read_text("utf-8").splitlines():
+        if len(cells := [cell.strip() for cell in line.split("|")]) > 1:
+            yield cells
 
 
 def format_json(content: object) -> str:

@@ -7,8 +7,6 @@ from rollout_lab.zones import ZoneSpec
 TROUBLE: Final = (
     ZoneSpec(name="alone", group="single", replicas=0),
     ZoneSpec(name="rolling", group="ruled", replicas=0, strategy="RollingUpdate"),
-    ZoneSpec(name="zone-2", group="ordered", replicas=0),
-    ZoneSpec(name="zone-10", group="ordered", replicas=0),
     ZoneSpec(
         name="odd",
         group="ruled",
@@ -20,11 +18,5 @@ TROUBLE: Final = (
             "grafana.com/no-downscale": "true",
             "grafana.com/rollout-downscale-leader": "absent",
         },
-    ),
-    ZoneSpec(
-        name="half",
-        group="ruled",
-        replicas=0,
-        annotations={"grafana.com/prepare-downscale-http-port": "80"},
     ),
 )

@@ -27,7 +27,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
-from rollout_operator.planning.doctor_remedies import make_finding
+from rollout_operator.planning.doctor import EXPLANATIONS
 from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.wording import count, join_names, wrap_words
 
@@ -138,9 +138,8 @@ def _list_blockers(description: Description) -> Iterator[str]:
                 yield f"{INDENT}{wait.remedy}"
     for policy in description.list_policies():
         if policy.phase == PolicyPhase.INVALID:
-            refusal = make_finding(FindingCode.POLICY_REFUSED, policy.name, policy.headline)
-            yield f"policy {policy.name}: {refusal.text} [{policy.reason}]"
-            yield f"{INDENT}{refusal.remedy}"
+            yield f"policy {policy.name}: {policy.headline} [{policy.reason}]"
+            yield f"{INDENT}{EXPLANATIONS[FindingCode.POLICY_REFUSED].remedy}"
 
 
 def list_sums(run: SimulationRun) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import copy
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,16 @@ from rollout_operator.model.decode import custom, releases
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
-    decode_endpoints,
     decode_hooks,
     decode_missing_fields,
-    decode_native_budget,
     decode_operator,
     decode_served_versions,
-    decode_service,
     decode_username,
     decode_zone_set,
 )
 from rollout_operator.model.names import DecodeError
-from rollout_operator.model.objects import LabelSelector, SelectorTerm
+
+_decode_operator = partial(decode_operator, program="rollout-operator")
 
 
 def encode(**fields: object) -> bytes:
@@ -50,7 +48,7 @@ def deployment(image: str, labels: dict[str, str] | None = None) -> bytes:
     ],
 )
 def test_an_operator_is_known_by_its_image(image: str) -> None:
-    found = decode_operator(deployment(image))
+    found = _decode_operator(deployment(image))
     assert found is not None
     assert (found.arguments, found.account, found.replicas, found.ready) == (
         ("x", "-a"), "default", 1, 0,
@@ -59,9 +57,9 @@ def test_an_operator_is_known_by_its_image(image: str) -> None:
 
 def test_or_by_the_labels_that_charts_give_it() -> None:
     for key in ("app.kubernetes.io/name", "name"):
-        found = decode_operator(deployment("mirror/image:1", {key: "rollout-operator"}))
+        found = _decode_operator(deployment("mirror/image:1", {key: "rollout-operator"}))
         assert found is not None
-    assert decode_operator(deployment("rollout-operator-docs", {"name": "docs"})) is None
+    assert _decode_operator(deployment("rollout-operator-docs", {"name": "docs"})) is None
 
 
 def test_variables_of_the_operator_are_kept_and_those_from_elsewhere_named() -> None:
@@ -72,7 +70,7 @@ def test_variables_of_the_operator_are_kept_and_those_from_elsewhere_named() -> 
     ]
     container = {"image": "x/rollout-operator:1", "env": env}
     spec = {"template": {"spec": {"containers": [container]}}}
-    found = decode_operator(encode(metadata={"name": "d"}, spec=spec))
+    found = _decode_operator(encode(metadata={"name": "d"}, spec=spec))
     assert found is not None
     assert found.variables == {
         "LOG_LEVEL": "warn",
@@ -164,39 +162,13 @@ def test_a_set_keeps_all_keys() -> None:
     assert found.pod_labels == {"app": "a"}
 
 
-def test_an_endpoint_is_ready_unless_it_says_otherwise() -> None:
-    endpoints = [{"conditions": {"ready": False}}, {"conditions": {}}, {}]
-    labels = {"kubernetes.io/service-name": "s"}
-    raw = encode(metadata={"name": "s-1", "labels": labels}, endpoints=endpoints)
-    assert decode_endpoints(raw) == ("s", 2)
-    assert decode_endpoints(encode(metadata={"name": "s-1"}, endpoints=None)) == ("", 0)
-
-
-def test_a_service_that_is_another_name_has_no_endpoints() -> None:
-    raw = encode(metadata={"name": "s"}, spec={"type": "ExternalName", "ports": [{"port": 1}]})
-    found = decode_service(raw)
-    assert (found.ports, found.has_endpoints) == ((1,), False)
-
-
-def test_a_native_budget_as_it_is_written() -> None:
-    expression = {"key": "a", "operator": "In", "values": ["b"]}
-    spec = {"selector": {"matchExpressions": [expression]}, "maxUnavailable": 0}
-    found = decode_native_budget(encode(metadata={"name": "p"}, spec=spec))
-    term = SelectorTerm(key="a", operator="In", values=("b",))
-    assert found.selector == LabelSelector(terms=(term,))
-    assert (found.max_unavailable, found.min_available) == ("0", "")
-    shared = decode_native_budget(encode(metadata={"name": "p"}, spec={"minAvailable": "50%"}))
-    assert (shared.selector, shared.min_available) == (None, "50%")
-
-
 def test_only_webhooks_with_our_paths_are_kept() -> None:
-    service = {"name": "s", "namespace": "p", "path": "/admission/pod-eviction", "port": 8443}
+    service = {"name": "s", "namespace": "p", "path": "/admission/pod-eviction"}
     selector = {"matchLabels": {"kubernetes.io/metadata.name": "p"}}
     ours = {
         "name": "ours",
         "clientConfig": {"service": service, "caBundle": "Y2E="},
         "failurePolicy": "Ignore",
-        "timeoutSeconds": 3,
         "namespaceSelector": selector,
     }
     other = {"name": "other", "clientConfig": {"url": "https://x/validate"}}
@@ -208,8 +180,7 @@ def test_only_webhooks_with_our_paths_are_kept() -> None:
     assert (hook.configuration, hook.name, bundle) == (
         "ValidatingWebhookConfiguration c", "ours", "Y2E=",
     )  # fmt: skip
-    assert (hook.owner, hook.service_namespace, hook.service, hook.port) == ("p", "p", "s", 8443)
-    assert (hook.failure_policy, hook.timeout) == ("Ignore", timedelta(seconds=3))
+    assert (hook.owner, hook.service_namespace, hook.failure_policy) == ("p", "p", "Ignore")
     assert hook.selects.takes({"kubernetes.io/metadata.name": "p"})
     assert not hook.selects.takes({})
 

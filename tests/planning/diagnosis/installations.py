@@ -1,33 +1,27 @@
-"""A good installation, and short ways to spoil it."""
+"""A good installation, and short ways to spoil it: what the lines of `findings.txt` call."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget
+from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet, StatusCondition
 from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     BUDGET_PATH,
     NO_DOWNSCALE_PATH,
     PREPARE_DOWNSCALE_PATH,
     BundleFacts,
-    CallableService,
-    FindingCode,
-    HeldLease,
     HookRegistration,
     Installation,
-    LabelledPod,
-    NativeBudget,
     OperatorDeployment,
-    PathAnswer,
-    PathQuestion,
     PodTrial,
+    PolicyKind,
     ReachAnswer,
     RightAnswer,
     ZoneSet,
 )
+from rollout_operator.model.lease import Lease
 from rollout_operator.model.names import (
     GROUP_LABEL,
     PREPARE_DOWNSCALE,
@@ -36,108 +30,127 @@ from rollout_operator.model.names import (
     STATEFULSET_ANNOTATIONS,
     Uid,
 )
-from rollout_operator.model.objects import LabelSelector, StatefulSet, Target
-from rollout_operator.planning.doctor_install import list_rights
+from rollout_operator.model.objects import LabelSelector, StatefulSet, Unreadable
+from rollout_operator.model.policy import (
+    Policy,
+    PolicyHead,
+    PolicyRefusal,
+    PolicyRefusalCode,
+    RefusedPolicy,
+)
+from rollout_operator.model.release_plan import ReleaseObjects
+from rollout_operator.model.releases import (
+    SCHEDULE,
+    RefusedRelease,
+    ReleaseHead,
+    ReleaseRollout,
+    ReleaseSchedule,
+    ReleaseSpec,
+    ScheduleObject,
+    ScheduleStatus,
+)
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.planning.rights import list_rights
+from rollout_operator.planning.schedules import INVALID
 
 NAMESPACE: Final = "prod"
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 WORDS: Final = ("-kubernetes.namespace=$(POD_NAMESPACE)", "-server-tls.enabled=true")
-PREPARED: Final = {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}
+OBEY: Final = "-multi-az-rollouts.enabled"
+MAKE: Final = "-releases.enabled"
 OPERATOR: Final = OperatorDeployment(
     name="rollout-operator", account="rollout-operator", arguments=WORDS, replicas=1, ready=1
 )
-INGESTERS: Final = LabelSelector(labels={"app": "ingester"})
-GOOD_BUNDLE: Final = BundleFacts(ends=NOW + timedelta(days=100), vouches=True)
+BUNDLE: Final = BundleFacts(ends=NOW + timedelta(days=100), vouches=True)
+KUBERIK: Final = "kuberik-system/rollout-controller"
+REFUSED: Final = (
+    'cannot patch x: 500 InternalError: Internal error occurred: failed calling webhook "hook":'
+    ' failed to call webhook: Post "https://x/admission/y?timeout=10s": '
+)
 
 
-def zone_set(
+def zone(
     name: str,
-    *,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    *,
     pod_labels: dict[str, str] | None = None,
+    group: str = "ingester",
     **changes: object,
 ) -> ZoneSet:
-    """Return a zone of the group `ingester`; `labels` are beside that of the group."""
-    all_labels = {GROUP_LABEL: "ingester", "name": name, **(labels or {})}
+    """Return a zone of a group, or of none; `labels` are beside that of the group."""
+    all_labels = {**({GROUP_LABEL: group} if group else {}), "name": name, **(labels or {})}
     annotations = annotations or {}
-    fields: dict[str, object] = {
-        "labels": all_labels,
-        "annotations": {
-            key: value for key, value in annotations.items() if key in STATEFULSET_ANNOTATIONS
-        },
-        "strategy": "OnDelete",
-        "replicas": 2,
-        "service_name": name,
-        **changes,
-    }
-    plain = StatefulSet(namespace=NAMESPACE, name=name, uid=Uid(name), resource_version="1")
+    known = {key: value for key, value in annotations.items() if key in STATEFULSET_ANNOTATIONS}
+    plain = StatefulSet(
+        namespace=NAMESPACE,
+        name=name,
+        uid=Uid(name),
+        resource_version="1",
+        labels=all_labels,
+        annotations=known,
+        strategy="OnDelete",
+        replicas=2,
+        service_name=name,
+    )
     return ZoneSet(
-        sts=replace(plain, **fields),
+        sts=replace(plain, **changes),
         labels=all_labels,
         annotations=annotations,
         pod_labels=pod_labels or {"name": name, "app": "ingester"},
+        placed=PlacedSet(name=name),
     )
 
 
-def ungrouped(one: ZoneSet) -> ZoneSet:
-    """Return a set without its group label."""
-    labels = {key: value for key, value in one.labels.items() if key != GROUP_LABEL}
-    return replace(one, labels=labels, sts=replace(one.sts, labels=labels))
+ZONES: Final = (
+    zone("zone-a"),
+    zone("zone-b", {PREPARE_DOWNSCALE: "true"}, {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}),
+)
+
+
+# Of no group, for policies.
+SELECTED: Final = tuple(zone(name, {"set": name}, group="") for name in ("db", "other"))
 
 
 def hook(path: str, **changes: object) -> HookRegistration:
-    """Return a webhook as it is shipped."""
-    kind = "Mutating" if path == PREPARE_DOWNSCALE_PATH else "Validating"
+    """Return a webhook as it is shipped; paths may be short."""
+    kind = "Mutating" if path in PREPARE_DOWNSCALE_PATH else "Validating"
     what = path.rpartition("/")[2]
     plain = HookRegistration(
         configuration=f"{kind}WebhookConfiguration {what}-{NAMESPACE}",
         name=f"{what}-{NAMESPACE}.grafana.com",
         owner=NAMESPACE,
-        path=path,
+        path=f"/admission/{what}",
         service_namespace=NAMESPACE,
-        service="rollout-operator",
         selects=LabelSelector(labels={"kubernetes.io/metadata.name": NAMESPACE}),
-        bundle=GOOD_BUNDLE,
+        bundle=BUNDLE,
     )
     return replace(plain, **changes)
 
 
-def budget(name: str, selector: dict[str, str]) -> Budget:
-    """Return a budget of ours."""
-    return Budget(
-        namespace=NAMESPACE, name=name, uid=Uid(name), resource_version="1", selector=selector
+def budget(name: str) -> Budget:
+    return Budget(namespace=NAMESPACE, name=name, uid=Uid(name), resource_version="1", selector={})
+
+
+def flawed(name: str, problem: str) -> FlawedBudget:
+    return FlawedBudget(
+        namespace=NAMESPACE, name=name, uid=Uid(name), resource_version="1", problem=problem
     )
 
 
-def good(**changes: object) -> Installation:
-    """Return an installation of which nothing is wrong, with some fields changed."""
-    zones = (
-        zone_set("zone-a"),
-        zone_set("zone-b", labels={PREPARE_DOWNSCALE: "true"}, annotations=PREPARED),
-    )
+def good(*extra: ZoneSet, **changes: object) -> Installation:
+    """Return an installation of which nothing is wrong, with more sets and some fields changed."""
     plain = Installation(
         namespace=NAMESPACE,
         now=NOW,
         namespace_labels={},
         operators=(OPERATOR,),
-        sets=zones,
-        pods=(
-            LabelledPod(name="rollout-operator-1", labels={"name": "rollout-operator"}),
-            *(
-                LabelledPod(name=f"{one.sts.name}-{ordinal}", labels=one.pod_labels, is_ready=True)
-                for one in zones
-                for ordinal in range(2)
-            ),
-        ),
-        services=(CallableService(name="rollout-operator", ports=(443, 8001)),),
-        ready_endpoints={"rollout-operator": 1},
-        hooks=tuple(hook(path) for path in ADMISSION_PATHS),
-        lease=HeldLease(name="rollout-operator", holder="rollout-operator-1_abc"),
-        zone_budgets=(budget("zones", {}),),
+        sets=(*ZONES, *extra),
+        hooks=tuple(map(hook, ADMISSION_PATHS)),
+        zone_budgets=(budget("zones"),),
         rights=tuple(
             RightAnswer(account="rollout-operator", right=right, is_granted=True)
-            for right in list_rights(WORDS, NAMESPACE)
+            for right in list_rights(OPERATOR, NAMESPACE)
         ),
         reach=(
             ReachAnswer(
@@ -148,47 +161,129 @@ def good(**changes: object) -> Installation:
             ),
         ),
         pod_trials=(PodTrial(set_name="zone-a"),),
-        path_answers=(path_answer(200),),
     )
     return replace(plain, **changes)
 
 
-class Case(msgspec.Struct, frozen=True):
-    """An installation with one thing wrong, and what is said of it."""
-
-    name: str
-    installation: Installation
-    code: FindingCode
-    object: str
-    text: str
-    """A part of the finding's."""
+def empty(**changes: object) -> Installation:
+    """Return a namespace with nothing in it."""
+    return replace(Installation(namespace=NAMESPACE, now=NOW, namespace_labels={}), **changes)
 
 
-def with_sets(*sets: ZoneSet) -> Installation:
-    """Return a good installation with more StatefulSets."""
-    return good(sets=(*good().sets, *sets))
+def bare(*sets: ZoneSet, **changes: object) -> Installation:
+    """Return an installation without webhooks, or what needs them."""
+    return good(sets=sets or ZONES[:1] * 2, hooks=(), zone_budgets=(), reach=(), **changes)
 
 
-def reach(error: str, **changes: object) -> Installation:
-    """Return a good installation whose webhooks answered a dry run like this."""
+def started(*arguments: str, **changes: Any) -> OperatorDeployment:
+    return replace(OPERATOR, **{"arguments": (*WORDS[1:], *arguments), **changes})
+
+
+def operator(
+    *arguments: str, installed: Installation | None = None, **changes: Any
+) -> Installation:
+    """Return an installation whose operator is started so."""
+    return replace(installed or good(), operators=(started(*arguments, **changes),))
+
+
+def elsewhere(**changes: object) -> Installation:
+    """Return an installation whose operator is in another namespace, with its webhooks."""
+    remote = started(namespace="ops", variables={"WATCH_NAMESPACE": NAMESPACE})
+    hooks = tuple(hook(path, owner="ops", service_namespace="ops") for path in ADMISSION_PATHS)
+    return good(operators=(replace(remote, **changes),), hooks=hooks)
+
+
+def without(purpose: str) -> Installation:
+    """Return an installation whose operator lacks the rights for a purpose."""
+    rights = (replace(each, is_granted=purpose not in each.right.purpose) for each in good().rights)
+    return good(rights=tuple(rights))
+
+
+def hooked(path: str, **changes: object) -> Installation:
+    """Return an installation with another webhook of a path."""
+    hooks = [each for each in good().hooks if not each.path.endswith(path)]
+    return good(hooks=(*hooks, hook(path, **changes)))
+
+
+def unhooked(path: str, *sets: ZoneSet) -> Installation:
+    return good(*sets, hooks=tuple(one for one in good().hooks if not one.path.endswith(path)))
+
+
+def reached(error: str = "", **changes: object) -> Installation:
+    """Return an installation whose webhooks answered a dry run like this."""
     answer = ReachAnswer(request="scale zone-a", paths=(NO_DOWNSCALE_PATH,), error=error)
     return good(reach=(replace(answer, **changes),))
 
 
-def path_answer(
-    status: int = 0, problem: str = "", *, is_lost: bool = False, pod: str = "zone-b-0"
-) -> PathAnswer:
-    """Return what came of a call to the first pod of zone-b where it is to be prepared."""
-    target = Target(port=80, path="prepare", service="zone-b")
-    question = PathQuestion(set_name="zone-b", target=target, pod=pod)
-    return PathAnswer(question=question, status=status, problem=problem, is_lost=is_lost)
+def tried(**errors: str) -> Installation:
+    """Return an installation whose sets' pods were refused so."""
+    trials = (PodTrial(set_name=name, error=error) for name, error in errors.items())
+    return good(pod_trials=tuple(trials))
 
 
-def answered(status: int = 0, problem: str = "", *, is_lost: bool = False) -> Installation:
-    """Return a good installation of which a pod answered like this."""
-    return good(path_answers=(path_answer(status, problem, is_lost=is_lost),))
+def held(holder: str, seconds: float | None) -> Lease:
+    renewed = "" if seconds is None else format_rfc3339(NOW - timedelta(seconds=seconds))
+    return Lease(version="1", holder=holder, renewed=renewed)
 
 
-def native(name: str, **changes: str) -> NativeBudget:
-    """Return a PodDisruptionBudget of all pods of the group."""
-    return NativeBudget(name=name, selector=INGESTERS, **changes)
+def policy(name: str = "db", select: dict[str, str] | None = None, **changes: object) -> Policy:
+    head = PolicyHead(namespace=NAMESPACE, name=name, uid=Uid(name))
+    selector = LabelSelector(labels={"set": "db"} if select is None else select)
+    return replace(Policy(head=head, selector=selector), **changes)
+
+
+def refused_policy(text: str) -> RefusedPolicy:
+    refusal = PolicyRefusal(code=PolicyRefusalCode.INVALID_SPEC, field="spec", text=text)
+    return RefusedPolicy(head=policy("bad").head, refusals=(refusal,))
+
+
+def obeying(*sets: ZoneSet, **changes: object) -> Installation:
+    """Return an installation whose operator obeys policies."""
+    return operator(OBEY, installed=good(*sets, **changes))
+
+
+def served(**changes: object) -> PolicyKind:
+    return PolicyKind(**changes)  # type: ignore[arg-type]  # as a test wants
+
+
+def head(name: str, namespace: str = NAMESPACE) -> ReleaseHead:
+    return ReleaseHead(name=name, namespace=namespace, uid=Uid(name), resource_version="1")
+
+
+ROLLOUT: Final = ReleaseRollout(head=head("app"), spec=ReleaseSpec(policy_name="app"))
+RELEASES: Final = ReleaseObjects(rollouts=(ROLLOUT,))
+
+
+def making(kuberik: tuple[str, ...] = (), **changes: Any) -> Installation:
+    """Return an installation whose operator makes releases, with one thing changed of them."""
+    releases = replace(RELEASES, **changes)
+    return operator(MAKE, installed=good(releases=releases, kuberik=kuberik))
+
+
+def unreadable(kind: str, error: str = "spec: no object") -> tuple[Unreadable]:
+    uid = Uid("app")
+    return (
+        Unreadable(
+            kind=kind, namespace=NAMESPACE, name="app", uid=uid, resource_version="1", error=error
+        ),
+    )
+
+
+def refused_rollout(problem: str) -> tuple[RefusedRelease]:
+    return (RefusedRelease(head=head("app"), problem=problem),)
+
+
+def schedule(problem: str = "", found: str = "") -> tuple[ScheduleObject]:
+    """Return a schedule with a problem that its decoder, or only the operator, finds."""
+    ready = StatusCondition(type="Ready", status="False", reason=INVALID, message=found)
+    status = ScheduleStatus(conditions=(ready,)) if found else ScheduleStatus()
+    plan = None if problem else ReleaseSchedule(rules=())
+    own = ScheduleObject(
+        kind=SCHEDULE,
+        head=head("nights"),
+        schedule=plan,
+        rollouts=LabelSelector(),
+        problem=problem,
+        status=status,
+    )
+    return (own,)

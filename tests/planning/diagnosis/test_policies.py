@@ -1,32 +1,24 @@
 """When `doctor` checks the right to read nodes, and in which namespaces it checks rights."""
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import PlacedSet
-from rollout_operator.model.diagnosis import FindingCode, Installation, OperatorDeployment
-from rollout_operator.model.names import TOPOLOGY_KEYS
-from rollout_operator.planning.doctor_install import (
-    LEASE_FLAG,
-    find_value,
-    list_arguments,
-    list_watched,
-    watches,
-)
-from rollout_operator.planning.doctor_objects import check_obeyed, reads_nodes
-from tests.planning.diagnosis.installations import OPERATOR, good, ungrouped, with_sets, zone_set
-from tests.planning.diagnosis.spoilt_policies import policy
+from rollout_operator.model.diagnosis import LEASE_FLAG, Installation, OperatorDeployment
+from rollout_operator.model.names import LEADING_ZONE, MIRROR_KIND, TOPOLOGY_KEYS
+from rollout_operator.planning.rights import list_needs
+from tests.planning.diagnosis.installations import OPERATOR, good, policy, zone
 
 LABELLED: Final = {TOPOLOGY_KEYS[0]: "a"}
 
 
 def placed(labels: dict[str, str]) -> Installation:
     """Return an installation with a policy over one StatefulSet, which says so of its zone."""
-    plain = ungrouped(zone_set("db", labels={"set": "db"}))
+    plain = zone("db", {"set": "db"}, group="")
     one = replace(plain, placed=PlacedSet(name="db", labels=labels))
-    return replace(with_sets(one), policies=(policy(),))
+    return good(one, policies=(policy(),))
 
 
 def started(*arguments: str, **variables: str) -> OperatorDeployment:
@@ -34,9 +26,23 @@ def started(*arguments: str, **variables: str) -> OperatorDeployment:
 
 
 def test_maz80_nodes_are_read_only_where_nothing_else_says_a_zone() -> None:
-    assert reads_nodes(placed({}))
-    assert not reads_nodes(placed(LABELLED))
-    assert not reads_nodes(replace(placed({}), policies=()))
+    assert list_needs(placed({})) == {"multi-az-rollouts-nodes"}
+    assert not list_needs(placed(LABELLED))
+    assert not list_needs(replace(placed({}), policies=()))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "needs"),
+    [
+        pytest.param({LEADING_ZONE: "zone-a"}, {"scaling"}, id="a zone that follows"),
+        pytest.param({MIRROR_KIND: "ReplicaTemplate"}, {"mirroring"}, id="a zone that mirrors"),
+        pytest.param({MIRROR_KIND: "Deployment"}, set(), id="a kind that no shipped Role names"),
+    ],
+)
+def test_rights_to_scale_are_needed_where_a_zone_is_scaled(
+    annotations: dict[str, str], needs: set[str]
+) -> None:
+    assert list_needs(good(zone("zone-c", annotations=annotations))) == needs
 
 
 @pytest.mark.parametrize(
@@ -54,13 +60,12 @@ def test_maz80_nodes_are_read_only_where_nothing_else_says_a_zone() -> None:
 def test_maz60_where_rights_are_needed(
     operator: OperatorDeployment, expected: tuple[str, ...]
 ) -> None:
-    assert list_watched(operator, "prod") == expected
+    assert operator.list_watched("prod") == expected
 
 
 def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
-    assert find_value(list_arguments(started(OPERATOR_NAME="x")), LEASE_FLAG) == "x"
-    flagged = started(f"-{LEASE_FLAG}=y", OPERATOR_NAME="x")
-    assert find_value(list_arguments(flagged), LEASE_FLAG) == "y"
+    assert started(OPERATOR_NAME="x").find(LEASE_FLAG) == "x"
+    assert started(f"-{LEASE_FLAG}=y", OPERATOR_NAME="x").find(LEASE_FLAG) == "y"
 
 
 @pytest.mark.parametrize(
@@ -79,18 +84,4 @@ def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
 def test_maz60_whether_an_operator_elsewhere_watches(
     operator: OperatorDeployment, is_watching: bool
 ) -> None:
-    assert watches(operator, "prod") is is_watching
-
-
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        pytest.param({"unobeyed": frozenset({"db"})}, [FindingCode.POLICIES_NOT_OBEYED], id="none"),
-        pytest.param({}, [], id="one that writes their status and may not be seen"),
-    ],
-)
-def test_an_operator_that_is_not_seen_shows_in_the_status_of_policies(
-    changes: dict[str, Any], found: list[FindingCode]
-) -> None:
-    installation = good(operators=(), policies=(policy(),), **changes)
-    assert [one.code for one in check_obeyed(installation)] == found
+    assert replace(operator, namespace="ops").watches("prod") is is_watching

@@ -6,32 +6,40 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.diagnosis import Right
-from rollout_operator.planning.doctor_install import RightNeeds, list_rights
+from rollout_operator.model.diagnosis import OperatorDeployment, Right
 from rollout_operator.planning.flux import JUDGED
+from rollout_operator.planning.rights import list_rights
 from tests.kustomize import Object
-from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
+from tests.rendered import (
+    LEAST,
+    MIRRORING,
+    NAMESPACE,
+    NODE_LABELS,
+    POLICIES,
+    SCALING,
+    TRACKER,
+    WEBHOOKS,
+    install,
+)
 
 TLS: Final = "-server-tls.enabled=true"
 HOOKS: Final = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")
 NAMED: Final = f"-webhooks.ca-bundle-names={','.join(f'{hook}-$(POD_NAMESPACE)' for hook in HOOKS)}"
 
 RELEASES: Final = ("releases", "releases-cluster", "releases-registries")
-EVERYTHING: Final = RightNeeds(nodes=True, secrets=True, cluster=True)
+EVERYTHING: Final = frozenset({NODE_LABELS, *RELEASES[1:]})
+INVENTORY: Final = frozenset({"releases-inventory"})
 
 Granted = set[tuple[str, str, str, str]]
 
 
+def _list(arguments: Sequence[str], needs: frozenset[str] = frozenset()) -> Sequence[Right]:
+    operator = OperatorDeployment(name="o", account="o", arguments=tuple(arguments))
+    return list_rights(operator, NAMESPACE, needs)
+
+
 def _requested(rights: Sequence[Right]) -> Granted:
-    return {
-        (
-            one.verb,
-            one.group,
-            f"{one.resource}/{one.subresource}" if one.subresource else one.resource,
-            one.name,
-        )
-        for one in rights
-    }
+    return {(one.verb, one.group, one.resource, one.name) for one in rights}
 
 
 def _shipped(objects: Sequence[Object]) -> Granted:
@@ -56,6 +64,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
         ((WEBHOOKS, TRACKER), (TLS, "-use-zone-tracker")),
         ((WEBHOOKS, LEAST), (TLS, NAMED)),
         ((POLICIES, NODE_LABELS), ("-multi-az-rollouts.enabled",)),
+        ((SCALING, MIRRORING), ()),
         (RELEASES, ("-releases.enabled",)),
         (RELEASES[:2], ("-releases.enabled", "-releases.metadata=none")),
     ],
@@ -65,16 +74,16 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _requested(list_rights(arguments, NAMESPACE, EVERYTHING)) == shipped
+    needs = EVERYTHING | ({*components} & {SCALING, MIRRORING})
+    assert _requested(_list(arguments, needs)) == shipped
 
 
 @pytest.mark.controlplane  # for kubectl, which is built like it
 def test_what_is_checked_of_an_inventory_is_what_bakes_wait_for(tmp_path: Path) -> None:
     """RELB-28: by name of the shipped role, and only where a HealthCheck looks there."""
     arguments = ("-releases.enabled",)
-    without = list_rights(arguments, NAMESPACE)
-    needs = RightNeeds(inventory=True)
-    more = [one for one in list_rights(arguments, NAMESPACE, needs) if one not in without]
+    without = _list(arguments)
+    more = [one for one in _list(arguments, INVENTORY) if one not in without]
 
     assert _requested(more) <= _shipped(install(tmp_path / "x", "releases-inventory"))
     assert not any(one.is_namespaced for one in more)
@@ -91,7 +100,7 @@ def test_flags_name_the_objects_and_leave_rights_out() -> None:
         "mine",
         "-webhooks.update-ca-bundle=false",
     )
-    requested = _requested(list_rights(arguments, NAMESPACE))
+    requested = _requested(_list(arguments))
 
     assert ("get", "", "secrets", "mine") in requested
     assert ("patch", "coordination.k8s.io", "leases", "other") in requested
@@ -99,5 +108,5 @@ def test_flags_name_the_objects_and_leave_rights_out() -> None:
         "list",
         "watch",
     }
-    alone = _requested(list_rights(("-leader-election.enabled=false",), NAMESPACE))
+    alone = _requested(_list(("-leader-election.enabled=false",)))
     assert not any(resource == "leases" for _, _, resource, _ in alone)
