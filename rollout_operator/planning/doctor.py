@@ -108,7 +108,7 @@ class Check(msgspec.Struct, frozen=True):
     needs: tuple[Source, ...]
 
 
-class Explanation(NamedTuple):
+class Meaning(NamedTuple):
     """What is the same for all findings of a code."""
 
     severity: Severity
@@ -117,7 +117,7 @@ class Explanation(NamedTuple):
 
 
 EXPLANATIONS: Final = {
-    FindingCode(code): Explanation(Severity(severity), meaning, remedy)
+    FindingCode(code): Meaning(Severity(severity), meaning, remedy)
     for code, severity, meaning, remedy in read_table("findings.txt")
 }
 
