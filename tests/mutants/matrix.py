@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tests.code_rules import ROOT
 from tests.mutants.automatic import UNITS, request
 from tests.mutants.forked import Order, Profile
 from tests.mutants.runner import copied
@@ -79,6 +80,9 @@ def judge(given: argparse.Namespace) -> Matrix:
     areas = given.area or AREAS
     own = (f"tests/{area.removeprefix('lab/rollout_').partition('/')[0]}" for area in areas)
     with copied() as base, TemporaryDirectory(prefix="matrix-") as name:
+        for path in ROOT.iterdir():  # manifests and documents, which some tests read
+            if not path.name.startswith(".") and not (base / path.name).exists():
+                (base / path.name).symlink_to(path)
         tests = given.tests or [*dict.fromkeys(p for p in (*own, *USUAL) if (base / p).exists())]
         mutants = write_sample(base, areas, given.sample, given.seed)
         file = Path(name) / "order.json"

@@ -44,6 +44,32 @@ def test_a_mutant_is_another_function_once_it_is_switched_on(copy: Path) -> None
     assert shown.split() == ["2", "4"]
 
 
+@pytest.mark.parametrize(
+    ("area", "module"),
+    [
+        ("planning", "rollout_operator.planning.room"),
+        ("planning/room", "rollout_operator.planning.room"),
+        ("planning/room.py", "rollout_operator.planning.room"),
+        ("lab/rollout_lab", "rollout_lab.pace"),
+        ("lab/rollout_lab/pace", "rollout_lab.pace"),
+    ],
+)
+def test_an_area_is_a_folder_or_a_module_of_one_of_the_packages(
+    copy: Path, area: str, module: str
+) -> None:
+    (copy / "lab" / "rollout_lab").mkdir(parents=True)
+    (copy / "lab" / "rollout_lab" / "pace.py").write_text(SOURCE)
+
+    (mutant,) = write_sample(copy, [area], 10, seed=1)
+
+    assert mutant.place == f"{module}.x_find_room"
+
+
+def test_an_area_that_is_not_there_is_named(copy: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^planing: neither rollout_operator nor the checkout"):
+        write_sample(copy, ["planning", "planing"], 10, seed=1)
+
+
 def test_results_are_counted_by_area_and_by_the_suite_that_kills() -> None:
     def judged(area: str, **by: str) -> Judged:
         mutant = Automatic(name="a__mutmut_1", area=area, file="a.py", function="a", diff="")
