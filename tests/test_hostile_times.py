@@ -25,10 +25,8 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.scaling import format_entry
 from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
 from rollout_operator.telemetry import logs
-from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import WAIT, World, part, pod, three_zones
-from tests.web.reviews.test_prepare_tracker import tracked
+from tests.web.downscale_world import WAIT, World, part, pod, three_zones, tracked
 
 pytestmark = pytest.mark.thorough
 
@@ -114,7 +112,10 @@ async def test_sec25_a_record_and_a_downscale_of_any_time(
 @in_virtual_time
 async def test_sec25_a_downscale_beside_a_zone_of_any_time(at: str, lines: list[str]) -> None:
     """SEC-25: it is allowed, refused by its wait, or refused as the time cannot be read."""
-    for world in (three_zones(a=WAIT), tracked({"zone-b": format_entry(at)}, a=WAIT)):
+    for world in (
+        three_zones(a=WAIT),
+        tracked(three_zones(tracker="zones", a=WAIT), {"zone-b": format_entry(at)}),
+    ):
         _annotate(world, "statefulsets", "zone-b", **{LAST_DOWNSCALE: at})
         async with world.controlling():
             verdict = await world.send_request("zone-a", 3)
@@ -160,10 +161,11 @@ async def test_si12_a_step_that_fails_by_a_bug_holds_no_other_back(lines: list[s
             raise ZeroDivisionError
 
     world.client.before = fail
-    async with granted(world):
-        await write(world, 3)
+    async with world.controlling():
+        assert (await world.send_request("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
         await world.pass_time(5)
-        await write(world, 5)
+        world.commit("zone-a", 5)
         await world.pass_time(100)
         assert sorted(set(world.calls.names("DELETE"))) == ["zone-a-3", "zone-a-4"]
         world.client.before = lambda call: None

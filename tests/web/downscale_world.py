@@ -26,7 +26,7 @@ from rollout_operator.guards.tracker import Tracker
 from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.names import LAST_DOWNSCALE, ApiError, GroupName, Uid
+from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.scaling import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
@@ -168,15 +168,6 @@ class World:
             yield
             memory.queue.close()
 
-    def fail(self, error: ApiError, *calls: str) -> None:
-        """Let calls that begin so fail from now on."""
-
-        def before(call: str) -> None:
-            if call.startswith(calls):
-                raise error
-
-        self.client.before = before
-
     async def watch(self) -> None:
         """Let the caches follow, and wake the controller as the informers do."""
         self.sync()
@@ -226,15 +217,8 @@ class World:
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.client.put("statefulsets", one)
 
-    def label(self, zone: str, key: str, value: str | None) -> None:
-        """Write or remove a label, as a person does."""
-        self._write_metadata("labels", zone, key, value)
-
-    def annotate(self, zone: str, key: str, value: str | None) -> None:
-        """Write or remove an annotation, as a person does."""
-        self._write_metadata("annotations", zone, key, value)
-
-    def _write_metadata(self, field: str, zone: str, key: str, value: str | None) -> None:
+    def write_metadata(self, field: str, zone: str, key: str, value: str | None) -> None:
+        """Write or remove a label or an annotation, as a person does."""
         one = copy.deepcopy(self.client.objects["statefulsets", zone])
         meta = part(one, "metadata")
         part(meta, field)[key] = value
@@ -242,10 +226,6 @@ class World:
             del part(meta, field)[key]
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.client.put("statefulsets", one)
-
-    def remove_pod(self, name: str) -> None:
-        """Take a pod away, as the StatefulSet controller does in the end."""
-        del self.client.objects["pods", name]
 
     def annotation(self, zone: str, key: str = LAST_DOWNSCALE) -> object:
         """Return what the API server holds."""
@@ -321,17 +301,18 @@ def three_zones(replicas: int = 5, *, tracker: str = "", **changes: Mapping[str,
     return World(sets, pods, tracker=tracker)
 
 
+def tracked(world: World, data: Mapping[str, str] | None = None) -> World:
+    """Return the world with its ConfigMap, empty where nothing else is said."""
+    meta: Json = {"name": world.tracker, "uid": "u", "resourceVersion": "1"}
+    meta["labels"] = {"mine": "kept"}
+    world.client.objects["configmaps", world.tracker] = {"metadata": meta, "data": {**(data or {})}}
+    return world
+
+
 def prepared_alone(one: Json, pods: Sequence[Json] = (), *, tracker: str = "") -> World:
     """Return a world of this zone, a, and of zone b that is at rest."""
     own = list(pods) or pods_of("zone-a")
     return World([one, zone("zone-b")], [*own, *pods_of("zone-b")], tracker=tracker)
-
-
-def outdate(world: World, name: str) -> None:
-    """Make the status of a zone say one replica, neither ready nor updated."""
-    one = copy.deepcopy(world.client.objects["statefulsets", name])
-    part(one, "status").update(replicas=1, readyReplicas=0, updatedReplicas=0)
-    world.client.put("statefulsets", one)
 
 
 def part(one: Json, key: str) -> Json:

@@ -20,36 +20,13 @@ class PodCall(msgspec.Struct, frozen=True):
     uid: Uid
     at: timedelta
     path: str = ""
+    place: str = ""
+    """Service, port and path: the host is that of a Service of the namespace."""
 
 
 async def confirm(method: str, endpoint: Endpoint) -> None:
     """Answer 200 after a tenth of a second."""
     await asyncio.sleep(0.1)
-
-
-async def hang(method: str, endpoint: Endpoint) -> None:
-    """Never answer."""
-    await asyncio.sleep(10**6)
-
-
-def slow(seconds: float) -> Callable[[str, Endpoint], Awaitable[None]]:
-    """Return pods that answer 200 after so long."""
-
-    async def answer(method: str, endpoint: Endpoint) -> None:
-        await asyncio.sleep(seconds)
-
-    return answer
-
-
-def refuse(pod: str, *, method: str = "POST") -> Callable[[str, Endpoint], Awaitable[None]]:
-    """Return pods of which one answers 500 to one method."""
-
-    async def answer(how: str, endpoint: Endpoint) -> None:
-        await confirm(how, endpoint)
-        if (how, endpoint.pod) == (method, pod):
-            raise PodError(f"{how} {endpoint.pod}: HTTP status 500")
-
-    return answer
 
 
 class FakePods:
@@ -100,7 +77,9 @@ class FakePods:
 
     async def _call(self, method: str, endpoint: Endpoint) -> None:
         now = self._clock.elapsed()
-        one = PodCall(method, endpoint.pod, endpoint.uid, now, endpoint.path)
+        service = endpoint.host.removeprefix(f"{endpoint.pod}.").partition(".test.svc")[0]
+        place = f"{service}:{endpoint.port}/{endpoint.path}"
+        one = PodCall(method, endpoint.pod, endpoint.uid, now, endpoint.path, place)
         self.calls.append(one)
         await self.answer(method, endpoint)
         self.confirmed.append(one)

@@ -1,0 +1,123 @@
+"""Reviews of downscales that are cut off at each await, or go on in any order with others."""
+
+import asyncio
+
+import pytest
+
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Endpoint
+from rollout_operator.model.outcome import Code, Verdict
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import LIMIT, WAIT, World, part, three_zones, tracked
+from tests.web.fake_pods import confirm
+
+A = Uid("uid-zone-a")
+
+
+async def _cancel_at(world: World, step: int) -> bool:
+    """Send a review, and cancel it when it has waited that often; return whether it still ran."""
+    waits = 0
+    reached = asyncio.Event()
+
+    async def count(*_: object) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == step:
+            reached.set()
+            await asyncio.sleep(1)
+        await asyncio.sleep(0)
+
+    async def answer(method: str, endpoint: Endpoint) -> None:
+        await count()
+
+    world.client.pause, world.calls.answer = count, answer
+    async with asyncio.TaskGroup() as tasks:
+        requesting = tasks.create_task(world.send_request("zone-a", 2))
+        waiting = tasks.create_task(reached.wait())
+        await asyncio.wait([requesting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        was_running = not requesting.done()
+        requesting.cancel()
+        waiting.cancel()
+    world.calls.answer = confirm
+    return was_running
+
+
+@pytest.mark.parametrize("step", range(1, 10))
+@in_virtual_time
+async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
+    """W-13, FP-22, LI-05: cancelled in the live read, the records, the calls: pods that were called
+    are un-prepared."""
+    world = three_zones()
+    assert await _cancel_at(world, step)
+    downscales = world.memory.downscales
+    assert downscales.get(A) is None
+    called = {call.uid for call in world.calls.calls}
+    assert called <= {one.uid for one in downscales.backlog.map_due_cancels(A)}
+    assert (await world.send_request("zone-b", 4)).is_allowed
+    async with world.controlling():
+        await world.pass_time(60)
+        called_pods = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
+        assert called <= called_pods
+        assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
+        assert downscales.backlog.map_due_cancels(A) == {}
+        assert not [name for name in world.recorded() if name.startswith("zone-a")]
+
+
+@in_virtual_time
+async def test_all_waits_of_a_review_are_cut_off_above() -> None:
+    """The range of the test above: there is no tenth wait."""
+    assert not await _cancel_at(three_zones(), 10)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 3, 5, 8], ids=lambda turns: f"after {turns} turns")
+@pytest.mark.parametrize("tracker", ["", "zones"], ids=["annotations", "tracker"])
+@in_virtual_time
+async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
+    """T-08, ZONE-08, W-15, D-25, PREP-27, SEED-111, FP-19: exactly one passes, in any order.
+
+    Another group passes.
+    """
+    world = (
+        tracked(three_zones(tracker="zones", a=WAIT, b=WAIT))
+        if tracker
+        else three_zones(a=WAIT, b=WAIT)
+    )
+    part(world.client.objects["statefulsets", "zone-c"], "metadata")["labels"] = {
+        "rollout-group": "store", "grafana.com/prepare-downscale": "true"
+    }  # fmt: skip
+    world.sync()
+    world.client.pause = lambda call: asyncio.sleep(0)
+
+    async def request_later(name: str) -> Verdict:
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        return await world.send_request(name, 3)
+
+    requested = (world.send_request("zone-a", 3), request_later("zone-b"), request_later("zone-c"))
+    verdicts = await asyncio.gather(*requested)
+    assert [verdict.is_allowed for verdict in verdicts] == [True, False, True]
+    assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
+    assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
+    assert {name[:6] for name in world.calls.names("POST")} == {"zone-a", "zone-c"}
+    assert not tracker or set(part(world.client.objects["configmaps", "zones"], "data")) == {
+        "zone-a",
+        "zone-c",
+    }
+
+
+@in_virtual_time
+async def test_w15_two_processes_at_once() -> None:
+    """W-15, SI-11: neither knows of the other; pods of the second are told that they stay."""
+    world = tracked(three_zones(tracker="zones", a=WAIT, b=WAIT))
+    first = world.memory
+    second = world.restart()
+    requested = (
+        memory.hook.review(world.review(name, 3), world.clock.elapsed() + LIMIT)
+        for memory, name in ((first, "zone-a"), (second, "zone-b"))
+    )
+    verdicts = await asyncio.gather(*requested)
+    assert sorted(verdict.is_allowed for verdict in verdicts) == [False, True]
+    (lost,) = [verdict for verdict in verdicts if not verdict.is_allowed]
+    assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY
+    assert len(part(world.client.objects["configmaps", "zones"], "data")) == 1
+    assert len(world.calls.names("DELETE")) == 2

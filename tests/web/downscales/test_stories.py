@@ -1,0 +1,26 @@
+"""Downscales from the review to the last pod: texts of commands beside this file."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
+from tests.web.downscales.label_stage import LabelStage
+from tests.web.downscales.stage import DownscaleStage
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
+def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    stage = LabelStage if story.path.stem == "labels" else DownscaleStage
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await stage(lines).play(story.commands))
+
+    run()
+    story.check(found, golden)
