@@ -137,3 +137,14 @@ class Stage:
     def look(self) -> list[str]:
         """Return what has happened since the last command."""
         return []
+
+
+class Steps(Stage):
+    """A stage that takes several commands a line: `go a; 5s > look` shows what follows the `>`."""
+
+    async def act(self, command: str) -> str:
+        silent, _, shown = command.rpartition(" > ")
+        for one in filter(None, silent.split("; ")):
+            await super().act(one)
+        found = [await super(Steps, self).act(one) for one in shown.split("; ")]
+        return "; ".join(filter(None, found))

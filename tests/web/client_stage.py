@@ -37,7 +37,7 @@ ERRORS: Final[dict[str, ApiError]] = {
 TODAY: Final = "2026-01-02T"
 
 
-class ClientStage(stories.Stage):
+class ClientStage(stories.Steps):
     """What can be done to calls to the API server, and a review whose verdict is remembered."""
 
     client: FakeClient
@@ -54,14 +54,6 @@ class ClientStage(stories.Stage):
         self.meanwhile: list[tuple[str, str]] = []
         self.hanging: list[tuple[str, float]] = []
         client.pause = self._go_on
-
-    async def act(self, command: str) -> str:
-        """Do one after another what is between `;`; what stands before `>` is not shown."""
-        silent, _, shown = command.rpartition(" > ")
-        for one in filter(None, silent.split("; ")):
-            await super().act(one)
-        found = [await super(ClientStage, self).act(one) for one in shown.split("; ")]
-        return "; ".join(filter(None, found))
 
     async def _do(self, *words: str) -> str | None:
         do: Callable[..., Awaitable[str | None]] = getattr(self, f"do_{words[0]}")
