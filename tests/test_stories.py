@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from tests.goldens import Golden
-from tests.stories import Stage, Story, read_stories
+from tests.stories import Stage, Steps, Story, read_stories
 
 TEXT = """\
 What the file is about, with a | in it.
@@ -52,6 +52,17 @@ def test_a_story_and_the_cases_of_a_table(path: Path) -> None:
     assert (story.title, story.commands) == ("two commands", ["say one", "say 'a b'"])
     assert (first.title, first.lines) == ("a heading: say x", (("say x", "x"),))
     assert second.lines == (("say y", "\ntwo\nlines"),)
+
+
+class Brief(Echo, Steps):
+    """Takes several commands a line."""
+
+
+async def test_several_commands_a_line() -> None:
+    assert await Brief().play(["say x; say y", "1s; say x > 2s; say z"]) == [
+        "x; y",
+        "waited 3.0; z; waited 3.0",
+    ]
 
 
 async def test_commands_are_methods_and_spans_wait() -> None:

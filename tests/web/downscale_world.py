@@ -309,10 +309,10 @@ def tracked(world: World, data: Mapping[str, str] | None = None) -> World:
     return world
 
 
-def prepared_alone(one: Json, pods: Sequence[Json] = (), *, tracker: str = "") -> World:
+def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
     """Return a world of this zone, a, and of zone b that is at rest."""
     own = list(pods) or pods_of("zone-a")
-    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")], tracker=tracker)
+    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")])
 
 
 def part(one: Json, key: str) -> Json:

@@ -154,6 +154,11 @@ class DownscaleStage(ClientStage):
         held = self.client.objects["configmaps", MAP]
         return msgspec.json.encode(held, order="sorted").decode()
 
+    async def do_annotation(self, name: str) -> str:
+        """Show the record on a pod."""
+        meta = part(self.client.objects["pods", f"zone-{name}"], "metadata")
+        return str(meta["annotations"][DOWNSCALE_RECORD])
+
     async def do_prepared(self) -> str:
         """Show which pods have taken a POST and no DELETE since."""
         return " ".join(sorted(self.prepared)) or "none"
