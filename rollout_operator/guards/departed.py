@@ -101,19 +101,23 @@ class DepartedZones:
         map_going: Callable[[Collection[Uid], Iterable[Pod], datetime], Mapping[Uid, Deletion]],
         now: Callable[[], datetime],
         age: Callable[[], timedelta],
+        is_listing: Callable[[], bool],
         find_newcomers: Callable[[Uid], Newcomers | None],
     ) -> None:
-        """`now` is the API server's time, `age` that of the cache of pods."""
+        """`now` is the API server's time, `age` that of the cache of pods.
+
+        `is_listing` says that changes of pods come from a list, after a gap in the watch.
+        """
         self._sets, self._pods, self._clock = sets, pods, clock
         self._map_going, self._find_newcomers = map_going, find_newcomers
-        self._now, self._age = now, age
+        self._now, self._age, self._is_listing = now, age, is_listing
         self._kinds: dict[str, _Kind] = {}
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[_Scope, _Departed]] = {}
         """By name of the StatefulSet, the oldest first."""
         self._just_left: dict[str, _JustLeft] = {}
-        self._whole_at_end: dict[Uid, bool] = {}
-        """Of StatefulSets that are being deleted: whether they were whole when that began."""
+        self._whole_at_end: dict[Uid, str] = {}
+        """Of StatefulSets being deleted that were whole when that began: the version by which."""
 
     def __len__(self) -> int:
         return sum(map(len, self._records.values()))
@@ -177,8 +181,9 @@ class DepartedZones:
                 log.warn("Zone left while it was short, and still counts", zone=old.name)
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
-        elif isinstance(old, StatefulSet) and begins_to_go:
-            self._whole_at_end[old.uid] = self._measure(old).is_whole
+        elif isinstance(old, StatefulSet) and new is not None and begins_to_go:
+            if self._is_whole(old):
+                self._whole_at_end[old.uid] = new.resource_version
         version = new or old
         if version is not None:
             self._look_at(version.name)
@@ -190,6 +195,11 @@ class DepartedZones:
         name = name_set(version)
         if name in self._just_left:
             self._take_late(name, old, new)
+        if version.owner_uid is not None and version.owner_uid in self._whole_at_end:
+            sts = self._sets.get_by_uid(version.owner_uid)
+            ended = self._whole_at_end[version.owner_uid]
+            if isinstance(sts, StatefulSet) and self._was_down_before(ended, sts, old, new):
+                del self._whole_at_end[version.owner_uid]
         self._look_at(name)
 
     def on_selector(self, scope: _Scope, before: Selects | None, after: Selects | None) -> None:
@@ -273,13 +283,15 @@ class DepartedZones:
 
     def _leave(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
         scopes = tuple(scopes)
-        # Pods that are deleted with their StatefulSet were whole before.
-        if not scopes or (new is None and self._whole_at_end.get(old.uid)):
+        if not scopes:
             return False
         sts, now = self._read(old, new), self._clock.elapsed()
-        is_whole = self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT
+        # Pods that are deleted with their StatefulSet were up before.
+        ended = self._whole_at_end.get(old.uid) if new is None else None
+        is_whole = ended is not None or self._is_whole(sts)
         if is_whole:
             version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
+            version = version if ended is None else ended
             self._just_left.pop(sts.name, None)
             self._just_left[sts.name] = _JustLeft(sts, scopes, version, now, _measure_size(sts))
             excess = sum(left.size for left in self._just_left.values()) - MOST_BYTES
@@ -322,17 +334,31 @@ class DepartedZones:
         self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
     ) -> None:
         """Take over a change of a pod from before its zone left, which was short then."""
-        left, pod = self._just_left[name], new or old
+        left = self._just_left[name]
         is_late = self._clock.elapsed() - left.at < LATEST
-        is_own = pod is not None and left.sts.find_ordinal(pod.name, left.sts.ordinals) is not None
-        is_up = isinstance(new, Pod) and new.is_ready
-        version = "" if new is None else new.resource_version
-        if new is None and old is not None:
-            version = self._pods.find_deletion(old.uid)
-        if is_late and is_own and is_older(version, left.version) and not is_up:
+        if is_late and self._was_down_before(left.version, left.sts, old, new):
             del self._just_left[name]
             self._add(left.sts, left.scopes, left.at)
             self._forget_surplus()
+
+    def _was_down_before(
+        self,
+        version: str,
+        sts: StatefulSet,
+        old: Pod | Unreadable | None,
+        new: Pod | Unreadable | None,
+    ) -> bool:
+        """Return whether news of a pod shows that it was, or may have been, down at a version."""
+        pod = new or old
+        if pod is None or sts.find_ordinal(pod.name, sts.ordinals) is None:
+            return False
+        if isinstance(new, Pod) and new.is_ready:
+            return False
+        if self._is_listing():
+            # What the watch has missed may have been before, unless the pod was seen later.
+            return old is None or not is_older(version, old.resource_version)
+        at = self._pods.find_deletion(pod.uid) if new is None else new.resource_version
+        return is_older(at, version)
 
     def _find_scopes(self, sts: AnySet) -> set[_Scope]:
         return {
@@ -408,6 +434,9 @@ class DepartedZones:
             zone = replace(zone, newcomers=self._find_newcomers(sts.uid))
         going = self._map_going({sts.uid}, zone.pods, now)
         return measure_readiness(zone, going, now)
+
+    def _is_whole(self, sts: StatefulSet) -> bool:
+        return self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT
 
     def _find_present(self, sts: StatefulSet) -> StatefulSet | None:
         present = self._sets.get(sts.namespace, sts.name)

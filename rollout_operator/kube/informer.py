@@ -372,6 +372,11 @@ class Informer(Generic[Cached]):
         return self._synced.is_set()
 
     @property
+    def is_listing(self) -> bool:
+        """Return whether changes that are reported now come from a list, not from the watch."""
+        return self._is_listing
+
+    @property
     def age(self) -> timedelta:
         """Return the time since the newest proof of life: list, event or bookmark.
 

@@ -42,7 +42,7 @@ class World:
         self.pods = PodStore() if pods is None else pods
         self.going: dict[Uid, Deletion] = {}
         self.newcomers: Newcomers | None = None
-        self.age = timedelta(0)
+        self.age, self.is_listing = timedelta(0), False
         self.woken: list[str] = []
         self.departed = self.restart()
         self.version = 10
@@ -59,6 +59,7 @@ class World:
             map_going=lambda owners, pods, now: self.going,
             now=lambda: NOW,
             age=lambda: self.age,
+            is_listing=lambda: self.is_listing,
             find_newcomers=lambda uid: self.newcomers,
         )
         self.departed.on_change(GROUP, self.woken.append)
@@ -124,6 +125,8 @@ class World:
                 kept = [replace(one, uid=Uid("uid-new")) for one in [old] if words and one]
                 for before, now in self.sets.replace_all(kept):
                     self.departed.on_set(before, now)
+            case "gap":
+                self.list_pods(words[0], "zone-a-" + words[1])
             case "create":
                 labels = LABELS[words[0]] if words else LABELS["back"]
                 ready = int(words[1]) if len(words) > 1 else 3
@@ -170,6 +173,17 @@ class World:
                 replace(last, resource_version=version or str(self.version))
             ):
                 self.departed.on_pod(old, new)
+
+    def list_pods(self, how: str, name: str) -> None:
+        """Report by a list, after a gap in the watch, that a pod is gone, or is down."""
+        pods = {one.name: one for one in self.pods.list_all() if isinstance(one, Pod)}
+        last = pods.pop(name)
+        if how == "down":
+            pods[name] = replace(last, is_ready=False, resource_version=str(self.version))
+        self.is_listing = True
+        for old, new in self.pods.replace_all(pods.values()):
+            self.departed.on_pod(old, new)
+        self.is_listing = False
 
     def outline(self) -> list[str]:
         """Return what counts, such as `ingester 2/3 600s`; groups without anything are left out."""
@@ -294,6 +308,28 @@ it was deleted, and another zone moved in two steps before the watch told
   delete, follow none other, down 1 13 | ingester 2/3 600s | other 2/3 600s
 another zone moved, and a pod went down after that
   label none, follow other, down 1 | none
+its pods go first, and the watch tells late that one was down
+  terminate, down 1 13, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
+and tells it only when the zone is gone
+  terminate, delete, gone 1 13 | ingester 2/3 600s
+its pods go first, and a list after a gap no longer has them
+  terminate, delete, gap gone 1 | ingester 2/3 600s
+its pods go first, and a list in the middle no longer has one
+  terminate, gap gone 1, gone 0, gone 2, delete | ingester 0/3 600s
+the watch had told that they were going
+  terminate, going 0, going 1, going 2, gap gone 1, gone 0, gone 2, delete | none
+it begins to go while the cache of pods is too old
+  blind, terminate, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
+a list of pods after a gap no longer has one, which may have gone before
+  delete, gap gone 1 | ingester 2/3 600s
+or shows it down
+  delete, gap down 1 | ingester 2/3 600s
+its label went, and another zone moved, before the list
+  label none, follow other, gap gone 1 | ingester 2/3 600s | other 2/3 600s
+the watch had shown that pod after the zone left
+  delete, up 1, gap gone 1 | none
+a gap after the watch has certainly caught up
+  delete, wait lag, gap gone 1 | none
 the cache of pods is too old to say whether it was whole
   blind, delete, gone 0 | ingester 2/3 600s
 a list after a gap finds it gone
