@@ -120,6 +120,10 @@ class NamespaceShare(Generic[Cached]):
         return self._joined.is_set() and self._informer.has_synced
 
     @property
+    def is_listing(self) -> bool:
+        return self._informer.is_listing
+
+    @property
     def age(self) -> timedelta:
         return self._informer.age if self._joined.is_set() else timedelta.max
 

@@ -142,7 +142,10 @@ def _name_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
     wanted = _at(found, "spec", "replicas")
     if _at(found, "metadata", "deletionTimestamp"):
         return "is going"
-    if _at(found, "status", "observedGeneration") != _at(found, "metadata", "generation"):
+    # The controller may write the status of a set that is gone over that of its successor, as the
+    # real one does after a conflict: then it has seen a later generation than there is.
+    observed = cast(int, _at(found, "status", "observedGeneration") or 0)
+    if observed < cast(int, _at(found, "metadata", "generation")):
         return "its status is behind"
     there = _at(found, "status", "replicas") or 0
     able = _at(found, "status", "availableReplicas") or 0
