@@ -1,7 +1,6 @@
 """The format of the zone tracker: ZONE-02, ZONE-05, ZONE-06, T-08, W-16."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -14,13 +13,11 @@ from rollout_operator.model.scaling import (
     decode_entry,
     decode_zone_map,
     format_entry,
-    is_recorded,
     render_changed,
 )
 from tests.examples import repeatable
 
 AT: Final = "2020-01-01T00:00:00Z"
-NOW: Final = datetime(2020, 1, 1, tzinfo=UTC)
 REPEATABLE: Final = repeatable(200)
 
 
@@ -43,52 +40,6 @@ def body(**changes: object) -> bytes:
 
 def test_zone02_an_entry_is_as_in_all_releases() -> None:
     assert format_entry(AT) == '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
-
-
-@pytest.mark.parametrize(
-    ("text", "time"),
-    [
-        pytest.param(format_entry(AT), AT, id="ZONE-02 as it is written"),
-        pytest.param(f'{{"LastDownscaled":"{AT}"}}', AT, id="T-08 capital L"),
-        pytest.param(f'{{"LASTDOWNSCALED":"{AT}"}}', AT, id="all capitals"),
-        pytest.param(f' {{ "lastDownscaled" : "{AT}" }}\n', AT, id="blanks"),
-        pytest.param(f'{{"more":{{"a":1}},"lastDownscaled":"{AT}"}}', AT, id="other fields"),
-        pytest.param(f'{{"lastDownscaled":"x","LastDownscaled":"{AT}"}}', AT, id="the last wins"),
-        pytest.param(
-            '{"lastDownscaled":"soon"}', "soon", id="whatever it is: ZONE-06 is for later"
-        ),
-        pytest.param("{}", "", id="no field"),
-        pytest.param("null", "", id="null, as Go reads it"),
-        pytest.param('{"lastDownscaled":null}', "", id="null in the field"),
-    ],
-)
-def test_entries_are_read(text: str, time: str) -> None:
-    assert decode_entry(text) == time
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param(AT, id="a bare time"),
-        pytest.param(json.dumps(AT), id="a text"),
-        pytest.param("[]", id="a list"),
-        pytest.param("5", id="a number"),
-        pytest.param("9" * 5000, id="a long number"),
-        pytest.param('{"lastDownscaled":5}', id="a number in the field"),
-        pytest.param('{"lastDownscaled":{}}', id="an object in the field"),
-        pytest.param(f'{{"lastDownscaled":"{AT}"', id="cut off"),
-        pytest.param(f"{format_entry(AT)}x", id="more behind it"),
-        pytest.param('{"a":' * 100_000, id="deep"),
-        pytest.param("\x1b[31m", id="control characters"),
-        pytest.param("x" * 100_000, id="100 KB"),
-    ],
-)
-def test_zone05_what_is_no_entry_is_refused_in_a_short_line(text: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        decode_entry(text)
-    assert len(str(caught.value)) < 400
-    assert "\n" not in str(caught.value)
 
 
 @REPEATABLE
@@ -134,20 +85,3 @@ def test_an_entry_is_taken_out() -> None:
         render_changed(decode_zone_map(body()), "zone-z", None)["data"]
         == decode_zone_map(body()).data
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "recorded"),
-    [
-        pytest.param(format_entry(AT), True, id="the same"),
-        pytest.param(format_entry("2020-01-01T00:00:01Z"), True, id="later"),
-        pytest.param(format_entry("2020-01-01T02:00:00+02:00"), True, id="another offset"),
-        pytest.param(format_entry("2019-12-31T23:59:59Z"), False, id="earlier"),
-        pytest.param(format_entry("soon"), False, id="no time"),
-        pytest.param("garbage", False, id="no entry"),
-        pytest.param(None, False, id="none"),
-    ],
-)
-def test_what_is_recorded(text: str | None, recorded: bool) -> None:
-    assert is_recorded(text, NOW) is recorded
-    assert not is_recorded(text, NOW + timedelta(days=1))
