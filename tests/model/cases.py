@@ -80,10 +80,10 @@ def attempt(read: Callable[[], str]) -> str:
 
 
 def tell(found: Any, plain: Any = None) -> str:
-    """Return the fields with another value than those of `plain`, or all, a line each."""
+    """Return the fields with another value than those of `plain`, or all but empty ones."""
     fields = _fields(found)
     if plain is None:
-        return "\n".join(f"{name}={show(value)}" for name, value in fields.items())
+        return "\n".join(f"{name}={show(value)}" for name, value in fields.items() if value)
     kind = [] if type(found) is type(plain) else [type(found).__name__]
     known = _fields(plain)
     changed = [f"{key}={show(one)}" for key, one in fields.items() if known.get(key, "") != one]

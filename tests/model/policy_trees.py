@@ -23,3 +23,33 @@ def policy_tree(name: str = "db", *, rolling: Any = None, **spec: Any) -> Tree:
         },
         "spec": {key: value for key, value in fields.items() if value is not None},
     }
+
+
+def status_tree() -> Tree:
+    """Return a policy whose status has a value in each field."""
+    time = "2026-01-02T03:04:05.25Z"
+    sets = [{"name": "db-a", "source": "Label", "replicas": 3}]
+    status = {
+        "observedGeneration": 2,
+        "phase": "Waiting",
+        "currentZone": "a",
+        "currentStatefulSet": "db-a",
+        "updatedPods": 1,
+        "totalPods": 3,
+        "readyPods": 2,
+        "startTime": time,
+        "nextBatchTime": time,
+        "unknownZones": ["c"],
+        "zones": [{"name": "a", "order": 1, "state": "Updating", "statefulSets": sets}],
+        "lastBatch": {
+            "number": 3,
+            "zone": "a",
+            "statefulSet": "db-a",
+            "updateRevision": "db-a-2",
+            "pods": [{"name": "db-a-2", "uid": "u2"}],
+            "startTime": time,
+            "completionTime": time,
+        },
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": time}],
+    }
+    return {**policy_tree(), "status": status}

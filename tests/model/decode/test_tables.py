@@ -1,0 +1,243 @@
+"""What decoders make of objects: tables of cases, read as `tests.model.cases` says."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.decode import flux, releases
+from rollout_operator.model.decode.adoption import decode_adoptable
+from rollout_operator.model.decode.custom import (
+    decode_budget,
+    decode_budget_status,
+    decode_policy,
+    decode_watched_policy,
+    parse_budget,
+)
+from rollout_operator.model.decode.installation import decode_hooks, decode_validating_webhooks
+from rollout_operator.model.decode.objects import decode_pod, decode_pod_answer, decode_statefulset
+from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.decode.wire import salvage
+from rollout_operator.model.names import DecodeError
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.policy import PolicyStatus, RefusedPolicy
+from rollout_operator.model.releases import CLUSTER_SCHEDULE, RefusedRelease, ReleaseRollout
+from rollout_operator.model.scaling import Scalable
+from tests.goldens import Golden
+from tests.model.budget_trees import budget_tree
+from tests.model.cases import attempt, bend, split_texts, tell
+from tests.model.decode.releases.trees import tree as release_tree
+from tests.model.policy_trees import policy_tree, status_tree
+from tests.model.review_trees import review_tree
+from tests.model.webhook_trees import configuration_tree, hook_tree
+from tests.model.wire_trees import pod_tree, set_tree
+from tests.stories import Story, read_stories
+
+Reader = Callable[[str], str]
+
+encode: Final = msgspec.json.encode
+NOW: Final = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+
+
+def reads(decode: Callable[[bytes], Any], tree: Any, at: str = "spec") -> Reader:
+    """Return a reader that shows what differs from the object without changes, which is `plain`."""
+    plain = decode(encode(tree))
+
+    def read(changes: str) -> str:
+        if changes == "plain":
+            return tell(plain)
+        return attempt(lambda: tell(decode(encode(bend(tree, changes, at))), plain))
+
+    return read
+
+
+def decode_consistent_pod(body: bytes) -> Pod:
+    """Return a pod, of which some fields follow from others, and which others name alike."""
+    pod = decode_pod(body)
+    assert salvage("Pod", body, DecodeError("x")).owner_uid == pod.owner_uid
+    assert pod.is_ready is not bool(pod.why_not_ready)
+    assert not pod.is_ready or not (pod.was_ready or pod.never_ready)
+    assert not (pod.was_ready and pod.never_ready)
+    return pod
+
+
+def read_budget(changes: str) -> str:
+    """Read it as in a watch and as under review, which agree but for what is shown."""
+    plain = parse_budget(encode(budget_tree()))
+    if changes == "plain":
+        return tell(plain)
+    body = encode(bend(budget_tree(), changes))
+    watched = attempt(lambda: tell(decode_budget(body), plain))
+    reviewed = attempt(lambda: tell(parse_budget(body), plain))
+    problem = reviewed.removeprefix("refused: ")
+    if watched == reviewed or watched.endswith(f" problem={problem}"):
+        return watched
+    return f"{watched}; reviewed: {reviewed}"
+
+
+def read_policy(changes: str) -> str:
+    if changes == "plain":
+        return tell(decode_policy(encode(policy_tree())))
+    return attempt(lambda: _read_policy(encode(bend(policy_tree(), changes))))
+
+
+def _read_policy(body: bytes) -> str:
+    found, plain = decode_policy(body), decode_policy(encode(policy_tree()))
+    if not isinstance(found, RefusedPolicy):
+        return tell(found, plain)
+    prefix = "MultiAZRollout prod/db: "
+    assert found.head == plain.head
+    assert all(one.text.startswith(f"{prefix}{one.field}: ") for one in found.refusals)
+    return "; ".join(f"{one.code.value} {one.text.removeprefix(prefix)}" for one in found.refusals)
+
+
+def read_policy_status(changes: str) -> str:
+    """Return what differs, or that the whole status is as if nothing had been written."""
+    plain = decode_watched_policy(encode(status_tree()))
+    if changes == "plain":
+        return tell(plain)
+
+    def read() -> str:
+        found = decode_watched_policy(encode(bend(status_tree(), changes, "status")))
+        if found.status != PolicyStatus():
+            return tell(found, plain)
+        return f"empty: {tell(replace(found, status=plain.status), plain)}"
+
+    return attempt(read)
+
+
+def read_review(changes: str) -> str:
+    """Return what differs in the review, and why one of its objects cannot be judged."""
+    tree = _review_tree()
+    plain = decode_review(encode(tree))
+
+    def read() -> str:
+        found = decode_review(encode(bend(tree, changes, "request")))
+        unusable = [
+            f"unusable: {one.error}"
+            for one in (found.old, found.new)
+            if not isinstance(one, Scalable)
+        ]
+        kept = {
+            side: getattr(plain, side)
+            for side in ("old", "new")
+            if not isinstance(getattr(found, side), Scalable)
+        }
+        said = tell(replace(found, body=plain.body, **kept), plain)
+        return "; ".join([*([] if unusable and said == "the same" else [said]), *unusable])
+
+    return tell(plain) if changes == "plain" else attempt(read)
+
+
+def _review_tree() -> Any:
+    tree = review_tree()
+    del tree["request"]["dryRun"]
+    return tree
+
+
+def read_hook(changes: str) -> str:
+    """Read the first webhook of a configuration, and with more of its fields for `doctor`."""
+    plain = decode_validating_webhooks(encode(CONFIGURATION))
+    if changes == "plain":
+        return tell(plain)
+    tree = bend(CONFIGURATION, changes, "webhooks.0")
+
+    def read() -> str:
+        found = decode_validating_webhooks(encode(tree))
+        hook = found.webhooks[0] if found.webhooks else plain.webhooks[0]
+        said = [
+            tell(replace(found, webhooks=plain.webhooks[: len(found.webhooks)]), plain),
+            tell(hook, plain.webhooks[0]),
+        ]
+        return " ".join(one for one in said if one != "the same") or "the same"
+
+    def examine() -> str:
+        decode_hooks("ValidatingWebhookConfiguration", encode(tree))
+        return ""
+
+    found, more = attempt(read), attempt(examine)
+    return found if not more or more == found else f"{found}; doctor: {more}"
+
+
+def read_answer(text: str) -> str:
+    """Read the body of a pod's answer, in which `\\xff` is a byte, after its status if not 200."""
+    *status, body = split_texts(text)
+    answer = decode_pod_answer(
+        "zone-a-4", int(*status) if status else 200, body.encode("latin-1"), NOW
+    )
+    assert answer.called_at == NOW
+    return answer.problem or f"since {answer.since:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def read_rollout(changes: str) -> str:
+    """Return also whether its versions are announced where it is refused."""
+    plain = releases.decode_rollout(encode(ROLLOUT))
+    assert isinstance(plain, ReleaseRollout)
+    if changes == "plain":
+        return tell(plain)
+
+    def read() -> str:
+        found = releases.decode_rollout(encode(bend(ROLLOUT, changes)))
+        if not isinstance(found, RefusedRelease):
+            return tell(found, plain)
+        if found.announced is None:
+            return f"refused, not announced: {found.problem}"
+        assert (found.announced.spec, found.announced.status) == (plain.spec, found.status)
+        return f"refused, announced: {found.problem}"
+
+    return attempt(read)
+
+
+def decode_cluster_schedule(body: bytes) -> Any:
+    return releases.decode_schedule(CLUSTER_SCHEDULE, body)
+
+
+CONFIGURATION: Final = configuration_tree("guard", 7, hook_tree(caBundle="QQ=="))
+ROLLOUT: Final = release_tree({"releasesImagePolicy": {"name": "app"}})
+REFERENCE: Final = {"name": "app"}
+SCHEDULE: Final = {"rolloutSelector": {"matchLabels": {"app": "a"}}, "rules": [{"name": "r"}]}
+READERS: Final[dict[str, Reader]] = {
+    "adoptable": reads(
+        decode_adoptable,
+        {
+            "kind": "StatefulSet",
+            "metadata": {"namespace": "prod", "name": "db"},
+            "spec": {"template": {}, "updateStrategy": {"type": "RollingUpdate"}},
+        },
+    ),
+    "budget": read_budget,
+    "budget_status": reads(decode_budget_status, budget_tree(), "status"),
+    "gate": reads(releases.decode_gate, release_tree({"rolloutRef": REFERENCE})),
+    "health_check": reads(releases.decode_health_check, release_tree({})),
+    "image_policy": reads(
+        flux.decode_image_policy, release_tree({"imageRepositoryRef": REFERENCE})
+    ),
+    "image_repository": reads(
+        flux.decode_image_repository, release_tree({"image": "ghcr.io/team/app"})
+    ),
+    "kustomization": reads(
+        flux.decode_kustomization,
+        release_tree({"sourceRef": {"kind": "OCIRepository", "name": "app"}}),
+    ),
+    "namespace": reads(releases.decode_labelled_namespace, release_tree({})),
+    "oci_repository": reads(flux.decode_oci_repository, release_tree({})),
+    "pod": reads(decode_consistent_pod, pod_tree(), "status"),
+    "pod_answer": read_answer,
+    "policy": read_policy,
+    "policy_status": read_policy_status,
+    "review": read_review,
+    "rollout": read_rollout,
+    "schedule": reads(decode_cluster_schedule, release_tree(SCHEDULE, namespace="")),
+    "statefulset": reads(decode_statefulset, set_tree()),
+    "webhook": read_hook,
+}
+
+
+@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.rglob("*.txt")))
+def test_case(story: Story, golden: Golden) -> None:
+    [changes] = story.commands
+    story.check(READERS[story.path.stem](changes), golden)
