@@ -9,9 +9,7 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.config.checks import read_config, render_flag_table
-from rollout_operator.config.flags import FLAGS, UNLIMITED, Config
-from rollout_operator.config.grammar import HelpRequested
-from rollout_operator.model.names import ConfigError
+from rollout_operator.config.flags import FLAGS, Config
 from tests.code_rules import PACKAGE
 
 IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
@@ -172,31 +170,12 @@ def test_a_configuration_does_not_change() -> None:
         configure().server_port = 1  # type: ignore[misc]  # the point of the test
 
 
-def test_both_spellings_of_the_namespace_are_read() -> None:
-    """Section G of the promises."""
-    assert read_config(["-kubernetes-namespace", "test"]).namespace == "test"
-    assert read_config(["--kubernetes-namespace=a", "-kubernetes.namespace=b"]).namespace == "b"
-
-
 def test_flags_read_no_environment_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLAG-02: four variables are handed over, see test_environment; no other one counts."""
+    """FLAG-02: four variables are handed over, see environment.txt; no other one counts."""
     for name in ("KUBERNETES_NAMESPACE", "LOG_LEVEL", "SERVER_PORT"):
         monkeypatch.setenv(name, "9999")
 
     assert configure() == Config(namespace="prod")
-
-
-def test_help_and_bad_words_are_distinguished() -> None:
-    with pytest.raises(HelpRequested):
-        read_config(["-h"])
-    with pytest.raises(ConfigError, match="not defined: -x") as caught:
-        read_config(["-x"])
-    assert caught.value.exit_code == 2, "DEP-04"
-
-
-def test_no_time_out_leaves_the_limits_of_the_client() -> None:
-    """FLAG-15: for Go, 0 means no time-out; as a span it would end every call at once."""
-    assert configure("-kubernetes.client-timeout=0").client_timeout == UNLIMITED
 
 
 @pytest.mark.parametrize(
@@ -223,18 +202,6 @@ def test_the_default_name_of_the_certificate_is_of_the_namespace() -> None:
     """FLAG-33."""
     assert Config(namespace="other").service_name == "rollout-operator.other.svc"
     assert Config(namespace="other", dns_name="here.svc").service_name == "here.svc"
-
-
-def test_the_flags_of_the_jsonnet_library_are_taken() -> None:
-    """DEP-39, W-38: what means nothing any more is reported."""
-    config = configure(
-        "-server-tls.enabled=true",
-        "-use-zone-tracker=true",
-        "-zone-tracker.config-map-name=rollout-operator-zone-tracker",
-        "-zpdb.pod-ready-annotation-patch-timeout=5s",
-    )
-
-    assert config.without_effect == ("zpdb.pod-ready-annotation-patch-timeout",)
 
 
 def test_the_flag_table_has_a_line_for_each_flag() -> None:

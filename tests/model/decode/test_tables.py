@@ -184,10 +184,11 @@ def read_rollout(changes: str) -> str:
         found = releases.decode_rollout(encode(bend(ROLLOUT, changes)))
         if not isinstance(found, RefusedRelease):
             return tell(found, plain)
-        if found.announced is None:
-            return f"refused, not announced: {found.problem}"
-        assert (found.announced.spec, found.announced.status) == (plain.spec, found.status)
-        return f"refused, announced: {found.problem}"
+        seen = "announced" if found.announced else "not announced"
+        if found.announced is not None:
+            assert (found.announced.spec, found.announced.status) == (plain.spec, found.status)
+        tags = [f", released {each.version.tag}" for each in found.status.history]
+        return f"refused, {seen}{''.join(tags)}: {found.problem}"
 
     return attempt(read)
 

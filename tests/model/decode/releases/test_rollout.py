@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rollout_operator.model.decode.releases import decode_health_check, decode_rollout
-from rollout_operator.model.releases import ReleaseRollout, ReleaseStatus
+from rollout_operator.model.releases import RefusedRelease, ReleaseRollout, ReleaseStatus
 from tests.model.decode.releases.trees import as_json
 
 POLICY = {"releasesImagePolicy": {"name": "app"}}
@@ -112,3 +112,12 @@ def test_the_status_of_a_health_check_goes_there_and_back() -> None:
     found = decode_health_check(as_json(status=status)).status
 
     assert msgspec.json.decode(msgspec.json.encode(found)) == status
+
+
+def test_a_selector_has_at_most_64_labels() -> None:
+    """RELB-02."""
+    labels = {f"a{number}": "" for number in range(65)}
+    found = decode_rollout(as_json({**POLICY, "healthCheckSelector": {"matchLabels": labels}}))
+
+    assert isinstance(found, RefusedRelease)
+    assert found.problem.endswith(".matchLabels: it has 65 items, at most 64")

@@ -1,0 +1,177 @@
+"""What words and variables mean: tables of cases, as in `tests.model`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import Config, read_environment
+from rollout_operator.config.grammar import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    LIST,
+    LONG_SPAN,
+    TEXT,
+    Flag,
+    FlagKind,
+    HelpRequested,
+    ParsedArguments,
+    UsageError,
+    parse_arguments,
+    parse_mixed,
+)
+from rollout_operator.model.names import ConfigError
+from tests.examples import repeatable
+from tests.goldens import Golden
+from tests.model.cases import call, show
+from tests.stories import Story, read_stories
+
+IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
+
+
+def flag(name: str, kind: FlagKind[Any], default: object, alias: str = "") -> Flag[Any]:
+    return Flag(name=name, kind=kind, default=default, alias=alias, help="", group="")
+
+
+FLAGS: Final = (
+    flag("a.name", TEXT, "none", alias="a-name"),
+    flag("on", BOOL, False),
+    flag("count", INT, 1),
+    flag("rate", FLOAT, 0.5),
+    flag("span", DURATION, timedelta(0)),
+    flag("parts", LIST, ()),
+    flag("long", LONG_SPAN, timedelta(days=365)),
+)
+
+
+def tell_parsed(parsed: ParsedArguments) -> str:
+    """Return the flags that are given, and what is left of the words."""
+    given = {each.name: parsed.value(each) for each in FLAGS if parsed.has(each)}
+    left = [f"left: {show(parsed.leftovers)}"] if parsed.leftovers else []
+    return ", ".join([*(f"{name}={show(value)}" for name, value in given.items()), *left]) or "none"
+
+
+def read_flags(*words: str) -> str:
+    """Return which settings differ from those of the namespace alone."""
+    return tell_config(read_config([IN_NAMESPACE, *words]))
+
+
+def tell_config(config: Config) -> str:
+    plain = Config(namespace="prod")
+    names = [one.name for one in fields(Config)]
+    changed = [name for name in names if getattr(config, name) != getattr(plain, name)]
+    return ", ".join(f"{name}={show(getattr(config, name))}" for name in changed) or "the defaults"
+
+
+def read_variables(*words: str) -> str:
+    """Return what variables and flags mean together; `mounted=` is the service account's file."""
+    variables = {"POD_NAMESPACE": "ops"}
+    variables |= dict(word.split("=", 1) for word in words if word[:1] != "-")
+    mounted = variables.pop("mounted", "")
+    flags = [word for word in words if word[:1] == "-"]
+    config = read_config(flags, read_environment(variables, mounted))
+    assert config.watches_all == (not config.namespaces)
+    assert config.watches_several == (len(config.namespaces) != 1)
+    environment = config.environment
+    port = f"port {config.extra_port}{' chosen' if environment.is_port_chosen else ''}"
+    return "; ".join(
+        [
+            f"{', '.join(config.namespaces) or 'all namespaces'} from {config.namespace}",
+            f"{config.log_level}, {port}, {config.operator_name} with {config.lease}",
+            *environment.warnings,
+        ]
+    )
+
+
+def with_code(read: Callable[..., str]) -> Callable[..., str]:
+    """Return the same, with the exit code where the words are refused or help is requested."""
+
+    def run(*words: str) -> str:
+        try:
+            return read(*words)
+        except ConfigError as error:
+            return f"exit {error.exit_code}: {error}"
+        except HelpRequested as request:
+            return "full help" if request.is_full else "help"
+
+    return run
+
+
+FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
+    "bare": with_code(lambda *words: tell_config(read_config(words))),
+    "env": with_code(read_variables),
+    "flags": with_code(read_flags),
+    "mixed": with_code(lambda *words: tell_parsed(parse_mixed(FLAGS, words))),
+    "parse": with_code(lambda *words: tell_parsed(parse_arguments(FLAGS, words))),
+}
+
+
+@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
+def test_case(story: Story, golden: Golden) -> None:
+    [command] = story.commands
+    story.check(call(FUNCTIONS, command), golden)
+
+
+def test_a_flag_is_given_or_at_its_default() -> None:
+    words = parse_arguments(FLAGS, ["-count=1"])
+
+    assert {each.name for each in FLAGS if words.has(each)} == {"count"}
+    assert words.value(FLAGS[0]) == "none"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [
+        (TEXT, "x", "x"),
+        (INT, 8001, "8001"),
+        (FLOAT, 5.0, "5"),
+        (FLOAT, 2.5, "2.5"),
+        (BOOL, True, "true"),
+        (BOOL, False, "false"),
+        (DURATION, timedelta(minutes=5), "5m0s"),
+        (LONG_SPAN, timedelta(days=365), "1y"),
+        (LONG_SPAN, timedelta(hours=1.5), "1h30m"),
+        (LIST, ("a", "b"), "a,b"),
+    ],
+)
+def test_values_are_shown_as_they_are_written(
+    kind: FlagKind[Any], value: object, shown: str
+) -> None:
+    assert kind.show(value) == shown
+    assert kind.parse(shown) == value
+
+
+@repeatable(300)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["-on", "-count", "--count=2", "-h", "--", "-", "-a.name", "-span=1s"]),
+            st.text(alphabet="-=ahon.1 ", max_size=6),
+        ),
+        max_size=5,
+    )
+)
+@example(["-on=", "x"])
+def test_any_words_are_read_or_refused_for_a_reason(words: list[str]) -> None:
+    """What is left over is always the end of the words, untouched."""
+    read = outcome(words)
+
+    if isinstance(read, UsageError):
+        assert str(read)
+    elif isinstance(read, ParsedArguments):
+        assert read.leftovers == tuple(words[len(words) - len(read.leftovers) :])
+
+
+def outcome(words: list[str]) -> ParsedArguments | UsageError | HelpRequested:
+    try:
+        return parse_arguments(FLAGS, words)
+    except (UsageError, HelpRequested) as error:
+        return error
