@@ -19,7 +19,12 @@ from rollout_operator.model.decode.custom import (
     parse_budget,
 )
 from rollout_operator.model.decode.installation import decode_hooks, decode_validating_webhooks
-from rollout_operator.model.decode.objects import decode_pod, decode_pod_answer, decode_statefulset
+from rollout_operator.model.decode.objects import (
+    decode_pod,
+    decode_pod_answer,
+    decode_replica_writers,
+    decode_statefulset,
+)
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import DecodeError
@@ -163,6 +168,11 @@ def read_hook(changes: str) -> str:
     return found if not more or more == found else f"{found}; doctor: {more}"
 
 
+def read_writers(changes: str) -> str:
+    body = encode(bend({"metadata": {"name": "zone-b"}}, changes))
+    return ", ".join(decode_replica_writers(body, but="us")) or "none"
+
+
 def read_answer(text: str) -> str:
     """Read the body of a pod's answer, in which `\\xff` is a byte, after its status if not 200."""
     *status, body = split_texts(text)
@@ -230,6 +240,7 @@ READERS: Final[dict[str, Reader]] = {
     "pod_answer": read_answer,
     "policy": read_policy,
     "policy_status": read_policy_status,
+    "replica_writers": read_writers,
     "review": read_review,
     "rollout": read_rollout,
     "schedule": reads(decode_cluster_schedule, release_tree(SCHEDULE, namespace="")),
