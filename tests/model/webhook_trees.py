@@ -1,6 +1,5 @@
 """Webhook configurations as trees of JSON, for tests to bend."""
 
-from base64 import b64encode
 from typing import Any
 
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
@@ -38,8 +37,3 @@ def configuration_tree(
         },
         "webhooks": list(hooks) or [hook_tree()],
     }
-
-
-def encoded(pem: bytes) -> str:
-    """Return a bundle as it is written on the wire."""
-    return b64encode(pem).decode()

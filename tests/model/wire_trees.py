@@ -3,28 +3,17 @@
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from datetime import UTC, datetime
 from typing import Any
 
 # Trees of JSON, as tests bend them: typing them would hide what they show.
 Tree = dict[str, Any]
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-DELETED = "2026-01-01T00:10:00Z"
 SINCE = "2026-01-01T00:00:30Z"
-SINCE_READ = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
 
 
 def container(name: str = "app", *, ready: Any = True, state: Any = None) -> Tree:
     return {"name": name, "ready": ready, "state": RUNNING if state is None else state}
-
-
-def waiting(reason: str) -> Tree:
-    return container(ready=False, state={"waiting": {"reason": reason}})
-
-
-def terminated(**state: Any) -> Tree:
-    return container(ready=False, state={"terminated": state})
 
 
 def condition(status: str, *, type: str = "Ready", **more: Any) -> Tree:
