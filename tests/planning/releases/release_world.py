@@ -79,9 +79,6 @@ class ReleaseWorld:
         found = self.status.find_condition(kind)
         return "" if found is None else f"{found.status} {found.reason}"
 
-    def events(self) -> list[str]:
-        return [one.reason for one in self.plan.events]
-
     def set_spec(self, **spec: Any) -> None:
         self._replace(spec=msgspec.structs.replace(self.rollout.spec, **spec))
 
@@ -143,10 +140,3 @@ class ReleaseWorld:
 
     def _replace(self, **fields: Any) -> None:
         self.rollout = msgspec.structs.replace(self.rollout, **fields)
-
-
-def deployed(tag: str, **spec: Any) -> ReleaseWorld:
-    """Return a world in which one release was deployed at the start, as it then stands."""
-    world = ReleaseWorld(latest=tag, **spec)
-    world.step()
-    return world

@@ -6,10 +6,11 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.model.releases import Release
+from rollout_operator.model.releases import RefusedRelease, Release
 from rollout_operator.planning.bake import MOST_FAILED
 from rollout_operator.planning.candidates import assess_gates
-from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate
+from rollout_operator.planning.releases import plan_release
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate
 from tests.planning.releases.release_world import ReleaseWorld
 
 # An object of the API has 1.5 MiB, of which spec, annotations and managed fields need theirs.
@@ -132,3 +133,15 @@ def test_a_history_of_any_limit() -> None:
     assert world.tags().startswith("2.0.0 1.1000.0 1.999.0")
     assert 50 < len(world.status.history) < 100
     assert measure(world) < MOST
+
+
+def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
+    """REL-84: for how long they are kept stands in the spec that cannot be read."""
+    world = ReleaseWorld()
+    old = tuple(Release(tag=f"1.{minor}.0", created=at(-60 * 24 * 60)) for minor in range(40))
+    world.set_status(available_releases=old)
+    refused = RefusedRelease(
+        head=world.rollout.head, problem="no", status=world.status, announced=world.rollout
+    )
+    plan = plan_release(msgspec.structs.replace(world.snapshot(), rollout=refused))
+    assert plan.status.available_releases == old

@@ -5,8 +5,9 @@ from random import Random
 import msgspec
 import pytest
 
+from rollout_operator.kube.events import BURST
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import OCI_REPOSITORY, ApplyTag, FluxTarget
+from rollout_operator.model.release_plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
 from rollout_operator.model.releases import (
     KUBERIK,
     OURS,
@@ -160,3 +161,32 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
         if world.status == before and not plan.actions and not plan.events:
             break
         assert passes < MOST_PASSES
+
+
+def test_what_became_of_a_release_has_room_among_its_events() -> None:
+    """RELB-06: one that fails, the way back, and the next, within a minute."""
+    world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE / 60, checks=ALL_CHECKS)
+    world.targets = (
+        FluxTarget(kind=OCI_REPOSITORY, name="app"),
+        FluxTarget(kind=KUSTOMIZATION, name="app", variable="app_version"),
+    )
+    for tag, error in (("1.0.0", False), ("1.1.0", True), ("1.0.0", False), ("1.2.0", False)):
+        world.set_spec(wanted_version=tag)
+        world.checks = (check(),)
+        world.step()
+        world.step()
+        world.wait(0.1)
+        minutes = (world.now - START) / MINUTE
+        status = "Unhealthy" if error else "Healthy"
+        found = check(status=status, change=minutes, error=minutes if error else None)
+        world.checks = (found,)
+        world.step()
+        world.wait(0.1)
+        world.step()
+
+    assert world.history() == "1.2.0 Succeeded, 1.0.0 Succeeded, 1.1.0 Failed, 1.0.0 Succeeded"
+    reported = [
+        one for one in world.reported if one.severity is Severity.INFO and not one.is_routine
+    ]
+    assert [one.reason for one in reported].count("BakeTimePassed") == 3
+    assert len(reported) <= BURST
