@@ -1,0 +1,130 @@
+"""Which releases may come next, by their versions and by gates: a case a line, in `tables`."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
+    AnnouncedReleases,
+    PolicyOrder,
+    Release,
+    ReleaseGate,
+    TagOrder,
+)
+from rollout_operator.planning.candidates import (
+    HOLDING,
+    assess_gates,
+    choose_candidates,
+    find_version_key,
+    is_superseded,
+    list_gates,
+)
+from tests.goldens import Golden
+from tests.planning.releases.builders import gate, head, releases
+from tests.stories import Story, read_stories
+
+SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
+ORDERS: Final = {
+    "semver": TagOrder(by=SEMVER),
+    "numbers": TagOrder(by=NUMERICAL),
+    "least": TagOrder(by=NUMERICAL, is_descending=True),
+    "texts": TagOrder(by=ALPHABETICAL),
+    "first": TagOrder(by=ALPHABETICAL, is_descending=True),
+    "hashed": TagOrder(
+        by=SEMVER, pattern=r"^(?P<v>[0-9]+\.[0-9]+\.[0-9]+)-[0-9a-f]{7}$", extract="$v"
+    ),
+    "flavour": TagOrder(by=SEMVER, pattern="^(?P<pg>[0-9]+)-(?P<v>.*)$", extract="$v"),
+    "dated": TagOrder(by=SEMVER, pattern="^[0-9]{8}-v(?P<v>.*)$", extract="$v"),
+    "built": TagOrder(by=NUMERICAL, pattern="^main-[0-9a-f]+-(?P<n>[0-9]+)$", extract="$n"),
+    "bad": TagOrder(by=SEMVER, problem="bad"),
+}
+
+
+def show_candidates(text: str) -> str:
+    words = text.split()
+    given = dict(word.split("=") for word in words if "=" in word)
+    tags = [word for word in words if "=" not in word and word != "kuberik"]
+    compat = KUBERIK if "kuberik" in words else OURS
+    known = AnnouncedReleases(
+        available=releases(" ".join(tags)),
+        current=given.get("current") or None,
+        latest=given.get("latest"),
+        order=ORDERS.get(given.get("order", "semver")),
+    )
+    if bypass := given.get("bypass"):
+        return "not newer" if is_superseded(bypass, known, compat) else "newer"
+    found = choose_candidates(known, compat)
+    unknown = ["which are newer is unknown"] if found.is_path_unknown else []
+    return "; ".join([_join(found.releases), *unknown])
+
+
+def show_versions(text: str) -> str:
+    tags = [tag.replace("\\n", "\n").format(long="1" * 257) for tag in shlex.split(text)]
+    keys = [find_version_key(tag) for tag in tags]
+    if not any(keys):
+        return "none"
+    found: list[str] = []
+    for low, high in pairwise(keys):
+        assert low is not None
+        assert high is not None
+        found.append("<" if low < high else "=" if low == high else ">")
+    return " ".join(dict.fromkeys(found))
+
+
+def show_gates(text: str) -> str:
+    """`2 1; gate a closed allowed=1,2; bypass 1; hold TEXT` has candidates first."""
+    first, *commands = text.split(";")
+    gates: list[ReleaseGate] = []
+    given: dict[str, str] = {}
+    for command in filter(None, map(str.strip, commands)):
+        word, *rest = shlex.split(command)
+        if word == "gate":
+            gates.append(_read_gate(rest))
+        else:
+            given[word] = " ".join(rest)
+    holds = (given["hold"],) if "hold" in given else ()
+    verdict = assess_gates(releases(first), list_gates(head(), gates), given.get("bypass"), holds)
+    assert verdict.is_passing is (verdict.code not in HOLDING)
+    assert verdict.text
+    passed, allowed = _join(verdict.passed), _join(verdict.allowed)
+    parts = [str(verdict.code), passed, *[f"by version {allowed}"] * (allowed != passed)]
+    if "bypass" in given:
+        parts.append("bypass needed" if verdict.is_bypass_needed else "bypass not needed")
+    for one in verdict.summaries:
+        versions = "" if one.allowed_versions is None else f" of {' '.join(one.allowed_versions)}"
+        bypassed = ", bypassed" if one.bypass_gates else ""
+        said = f": {one.message}" if "say" in given or one.message == "no number" else ""
+        parts.append(f"{one.name} {'open' if one.passing else 'closed'}{versions}{bypassed}{said}")
+    return "; ".join([*parts, *[verdict.text] * ("say" in given)])
+
+
+def _read_gate(words: list[str]) -> ReleaseGate:
+    given = dict(word.split("=") for word in words if "=" in word)
+    [name] = [word for word in words if word != "closed" and "=" not in word] or ["gate"]
+    allowed = given.pop("allowed").replace(",", " ") if "allowed" in given else None
+    problem = given.pop("problem", "")
+    one = gate(name, passing="closed" not in words and not problem, allowed=allowed, **given)
+    return msgspec.structs.replace(one, problem=problem)
+
+
+def _join(found: tuple[Release, ...]) -> str:
+    return " ".join(one.tag for one in found) or "none"
+
+
+SHOW: Final[Mapping[str, Callable[[str], str]]] = {
+    "candidates": show_candidates,
+    "versions": show_versions,
+    "gates": show_gates,
+}
+
+
+@pytest.mark.parametrize("story", read_stories(*(Path(__file__).parent / "tables").glob("*.txt")))
+def test_case(story: Story, golden: Golden) -> None:
+    story.check(SHOW[story.path.stem](story.commands[0]), golden)
