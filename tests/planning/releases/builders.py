@@ -1,5 +1,6 @@
 """Objects of releases in a line each: `release("1.0.0")`, `gate("g", allowed="1.0.0 1.1.0")`."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -28,6 +29,16 @@ ALL_CHECKS: Final = CheckSelector(selector=LabelSelector())
 def at(minutes: float) -> datetime:
     """Return a moment in minutes from the start."""
     return START + timedelta(minutes=minutes)
+
+
+def read_minutes(text: str) -> float:
+    """Return minutes of `1`, or of `1+0.3s`."""
+    [(minutes, seconds)] = re.findall(r"^(-?[\d.]+)(?:([+-][\d.]+)s)?$", text)
+    return float(minutes) + float(seconds or 0) / 60
+
+
+def show_minutes(moment: datetime | None) -> str:
+    return "" if moment is None else f"{(moment - START) / MINUTE:.4g}"
 
 
 def head(name: str = "app", namespace: str = "prod", generation: int = 1) -> ReleaseHead:

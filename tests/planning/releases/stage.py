@@ -9,7 +9,6 @@ with start and end of its bake, what let it through, and the checks that failed 
 a warning, a `~` what is routine. Conditions begin as those of a release at rest.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -43,7 +42,17 @@ from rollout_operator.model.releases import (
 )
 from rollout_operator.planning.releases import plan_release
 from tests import stories
-from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, at, check, entry, gate
+from tests.planning.releases.builders import (
+    ALL_CHECKS,
+    MINUTE,
+    START,
+    at,
+    check,
+    entry,
+    gate,
+    read_minutes,
+    show_minutes,
+)
 from tests.planning.releases.builders import releases as build_releases
 from tests.planning.releases.release_world import ReleaseWorld
 
@@ -160,7 +169,7 @@ class ReleaseStage(stories.Steps):
     async def do_check(self, *words: str) -> None:
         """One check as it stands from now on: `check b Healthy error=1 also`, beside others."""
         given = _split(word for word in words if "=" in word)
-        error, change = (_read_time(given[key]) if key in given else None
+        error, change = (read_minutes(given[key]) if key in given else None
                          for key in ("error", "change"))  # fmt: skip
         rest = [word for word in words if "=" not in word and word != "also"]
         name = "check" if not rest or rest[0][0].isupper() else rest.pop(0)
@@ -333,7 +342,7 @@ def _show_entry(one: HistoryEntry, before: HistoryEntry | None) -> str:
         f"failed {' '.join(each.name for each in one.failed_health_checks)}".removesuffix(
             "failed "
         ),
-        f"retry {one.retries} at {_minutes(one.last_retry_timestamp)}" if one.retries else "",
+        f"retry {one.retries} at {show_minutes(one.last_retry_timestamp)}" if one.retries else "",
         f"for {one.last_retry_by}" if one.last_retry_by else "",
     ]
     return " ".join(filter(None, parts))
@@ -344,7 +353,7 @@ def _show_failed(one: FailedHealthCheck) -> str:
 
 
 def _show_span(start: datetime | None, end: datetime | None) -> str:
-    return f"{_minutes(start)}-{_minutes(end)}" if start or end else ""
+    return f"{show_minutes(start)}-{show_minutes(end)}" if start or end else ""
 
 
 def _show_actions(actions: Sequence[ReleaseAction]) -> list[str]:
@@ -388,16 +397,6 @@ def _show_lists(before: ReleaseStatus, status: ReleaseStatus, *, deploys: bool) 
 
 def _join(releases: Sequence[Release | ExcludedRelease]) -> str:
     return " ".join(one.tag for one in releases) or "none"
-
-
-def _minutes(moment: datetime | None) -> str:
-    return "" if moment is None else f"{(moment - START) / MINUTE:.4g}"
-
-
-def _read_time(text: str) -> float:
-    """Return minutes of `1`, or of `1+0.3s`."""
-    [(minutes, seconds)] = re.findall(r"^(-?[\d.]+)(?:([+-][\d.]+)s)?$", text)
-    return float(minutes) + float(seconds or 0) / 60
 
 
 def _read_entry(text: str) -> HistoryEntry:
