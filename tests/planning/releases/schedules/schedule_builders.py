@@ -1,10 +1,7 @@
 """Schedules and what they select, in a line each."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo
-
-import msgspec
 
 from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.releases import (
@@ -76,9 +73,3 @@ def make_gates(of: ScheduleSnapshot) -> tuple[ReleaseGate, ...]:
         )
         for one in wanted
     )
-
-
-def relabel(gate: ReleaseGate, labels: Mapping[str, str]) -> ReleaseGate:
-    """Return a gate with other labels."""
-    origin = msgspec.structs.replace(gate.origin, labels=labels)
-    return msgspec.structs.replace(gate, origin=origin)
