@@ -1,14 +1,23 @@
-"""Which releases may come next, by their versions and by gates: a case a line, in `tables`."""
+"""Which releases may come next, and what is written into Flux: a case a line, in `tables`."""
 
 import shlex
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
 
+from rollout_operator.model.release_plan import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    AnnotationProblem,
+    FluxObject,
+    FluxProgress,
+    FluxReference,
+    FluxWrite,
+)
 from rollout_operator.model.releases import (
     KUBERIK,
     OURS,
@@ -26,6 +35,7 @@ from rollout_operator.planning.candidates import (
     is_superseded,
     list_gates,
 )
+from rollout_operator.planning.flux import RELEASED, map_flux_waits, name_manager, plan_flux_writes
 from tests.goldens import Golden
 from tests.planning.releases.builders import gate, head, releases
 from tests.stories import Story, read_stories
@@ -118,10 +128,91 @@ def _join(found: tuple[Release, ...]) -> str:
     return " ".join(one.tag for one in found) or "none"
 
 
+def flux_object(kind: str, **fields: Any) -> FluxObject:
+    """Return an OCIRepository, or a Kustomization of it."""
+    is_source = kind == "oci"
+    source = None if is_source else FluxReference(kind=OCI_REPOSITORY, namespace="prod", name="app")
+    defaults = {
+        "kind": OCI_REPOSITORY if is_source else KUSTOMIZATION,
+        "head": head("app"),
+        "api_version": f"{'source' if is_source else 'kustomize'}.toolkit.fluxcd.io/v1",
+        "source": source,
+    }
+    return FluxObject(**{**defaults, **fields})
+
+
+def show_writes(text: str) -> str:
+    kind, *words = text.split()
+    claims = dict(word.split("@") for word in words if "@" in word)
+    bad = claims.pop("bad", None)
+    pairs = (word.split("<") for word in words if "<" in word)
+    item = flux_object(
+        kind,
+        head=msgspec.structs.replace(head("app"), is_terminating="going" in words),
+        rollouts=claims,
+        values=dict(word.split("=") for word in words if "=" in word),
+        writers={name: tuple(_name(one) for one in text.split(",")) for name, text in pairs},
+        problems=() if bad is None else (AnnotationProblem(rollout=bad, text="bad"),),
+    )
+    found = plan_flux_writes("web", "2", [item])
+    shown = [_show_write(one) for one in found.writes]
+    if "say" in words:
+        bodies = [f"{one.text}\n{msgspec.json.encode(one.body).decode()}" for one in found.writes]
+        return "\n".join(bodies)
+    return "; ".join([*shown, *(f"problem {one}" for one in found.problems)]) or "nothing"
+
+
+def _name(writer: str) -> str:
+    short = {"released": RELEASED, "kuberik": "rollout-controller"}
+    return short.get(writer, name_manager(writer) if writer in ("web", "api") else writer)
+
+
+def _show_write(write: FluxWrite) -> str:
+    """Return code, method with `!` where it is forced, manager, and what it writes."""
+    spec: Any = write.body.get("spec", {})
+    inner = spec.get("ref", spec.get("postBuild", {}).get("substitute", {}))
+    values = " ".join(f"{key}={value}" for key, value in inner.items())
+    manager = write.manager.removeprefix("rollout-controller")
+    sign = "!" if write.is_forced else ""
+    return f"{write.code} {write.method.name.lower()}{sign} {manager} {values}".rstrip()
+
+
+def show_waits(text: str) -> str:
+    items = [] if text == "none" else [_read_progress(one) for one in text.split("; ")]
+    waits = map_flux_waits("web", "2", items)
+    return "; ".join(f"{kind} prod/{name}: {why}" for (kind, name), why in waits.items()) or "none"
+
+
+def _read_progress(text: str) -> FluxObject:
+    kind, revision, *words = shlex.split(text)
+    given = dict(word.split("=") for word in words if "=" in word)
+    progress = FluxProgress(
+        observed_generation=int(given.get("observed", 3)),
+        is_ready="unready" not in words,
+        is_suspended="suspended" in words,
+        message=given.get("message", ""),
+        failed_generation=int(given.get("failed", 0)),
+        revision="" if revision == "none" else revision,
+    )
+    rollout = given.get("of", "web" if kind == "oci" else "")
+    item = flux_object(
+        kind,
+        head=head("app", generation=3),
+        rollouts={"tag": rollout} if rollout else {},
+        progress=progress,
+    )
+    if "source" in given and item.source is not None:
+        source = msgspec.structs.replace(item.source, name=given["source"])
+        return msgspec.structs.replace(item, source=source)
+    return item
+
+
 SHOW: Final[Mapping[str, Callable[[str], str]]] = {
     "candidates": show_candidates,
     "versions": show_versions,
     "gates": show_gates,
+    "writes": show_writes,
+    "waits": show_waits,
 }
 
 
