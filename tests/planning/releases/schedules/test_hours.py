@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -24,7 +25,8 @@ from rollout_operator.model.releases import (
 )
 from rollout_operator.planning.schedules import HORIZON, evaluate_schedule, is_gate_passing, is_open
 from tests.examples import repeatable
-from tests.planning.tables import read_table
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 
 Rule = Mapping[str, Any]
 NEW_YORK: Final = "America/New_York"
@@ -57,118 +59,6 @@ def assess(rules: list[Rule], now: str, zone: str = "UTC") -> ScheduleState:
     return evaluate_schedule(schedule(*rules), ZoneInfo(zone), at(now))
 
 
-# 2025-01-01 is a Wednesday.
-HOURS: Final = """
-RT-108 inside
-  09:00-17:00 at 2025-01-01 10:00 | open until 2025-01-01 17:00
-RT-108 before
-  09:00-17:00 at 2025-01-01 08:00 | closed until 2025-01-01 09:00
-REL-93 start included
-  09:00-17:00 at 2025-01-01 09:00 | open until 2025-01-01 17:00
-REL-93 before the end
-  09:00-17:00 at 2025-01-01 16:59:59 | open until 2025-01-01 17:00
-REL-93 end excluded
-  09:00-17:00 at 2025-01-01 17:00 | closed until 2025-01-02 09:00
-RT-109 evening
-  22:00-06:00 at 2025-01-01 23:00 | open until 2025-01-02 06:00
-RT-109 morning
-  22:00-06:00 at 2025-01-01 05:59 | open until 2025-01-01 06:00
-RT-109 noon
-  22:00-06:00 at 2025-01-01 12:00 | closed until 2025-01-01 22:00
-RT-110 its day
-  Wednesday at 2025-01-01 12:00 | open until 2025-01-02 00:00
-RT-110 day after
-  Wednesday at 2025-01-02 12:00 | closed until 2025-01-08 00:00
-RT-111 within
-  2025-12-24..2025-12-26 at 2025-12-25 00:00 | open until 2025-12-27 00:00
-REL-92 last day included
-  2025-12-24..2025-12-26 at 2025-12-26 23:59 | open until 2025-12-27 00:00
-RT-111 after
-  2025-12-24..2025-12-26 at 2025-12-27 00:00 | closed and stays so
-REL-91 no restriction always matches
-  always at 2025-01-01 00:00 | open and stays so
-RELB-31 (e) equal ends are the whole day
-  09:00-09:00 Wednesday at 2025-01-01 03:00 | open until 2025-01-02 00:00
-RELB-31 (e) and no hour of the next day
-  09:00-09:00 Wednesday at 2025-01-02 03:00 | closed until 2025-01-08 00:00
-REL-93 to midnight by wrapping
-  22:00-00:00 at 2025-01-01 23:59 | open until 2025-01-02 00:00
-REL-93 no minute more
-  22:00-00:00 at 2025-01-02 00:00 | closed until 2025-01-02 22:00
-RELB-31 (b) the night after the last date
-  22:00-06:00 2025-12-24..2025-12-26 at 2025-12-27 03:00 | open until 2025-12-27 06:00
-RELB-31 (b) the night before the first date
-  22:00-06:00 2025-12-24..2025-12-26 at 2025-12-24 03:00 | closed until 2025-12-24 22:00
-RELB-31 (b) weekday and date both of the day it starts
-  22:00-06:00 Friday 2025-01-03..2025-01-03 at 2025-01-04 05:00 | open until 2025-01-04 06:00
-RT-119 rules that overlap are one window
-  09:00-12:00, 11:00-14:00 at 2025-01-01 10:00 | open until 2025-01-01 14:00
-RELB-31 (c) rules that touch are one window
-  09:00-12:00, 12:00-14:00 at 2025-01-01 10:00 | open until 2025-01-01 14:00
-RT-118 RELB-31 (d) a range that is past
-  2024-12-24..2024-12-26 at 2025-01-01 10:00 | closed and stays so
-RELB-31 (c) it never changes
-  always at 2025-01-01 10:00 | open and stays so
-RELB-31 (c) two halves that never change
-  09:00-17:00, 17:00-09:00 at 2025-01-01 10:00 | open and stays so
-RELB-31 (c) next year
-  2026-02-01..2026-02-01 at 2025-01-01 10:00 | closed until 2026-02-01 00:00
-RELB-31 (c) in 400 days
-  2026-02-05..2026-02-06 at 2025-01-01 00:00 | closed until 2026-02-05 00:00
-RELB-31 (c) in a minute more
-  2026-02-05..2026-02-06 at 2024-12-31 23:59 | closed and stays so
-REL-95 from Friday's end to Monday
-  09:00-17:00 Workdays at 2025-01-03 17:00 | closed until 2025-01-06 09:00
-REL-95 days in a row are one window
-  Workdays at 2025-01-01 12:00 | open until 2025-01-04 00:00
-REL-95 a microsecond before
-  09:00-17:00 at 2025-01-01 08:59:59.999999 | closed until 2025-01-01 09:00
-REL-95 at the edge the next state
-  09:00-17:00 at 2025-01-01 09:00 | open until 2025-01-01 17:00
-REL-91 hours of the time zone
-  09:00-17:00 at 2025-01-01 13:00 in America/New_York | closed until 2025-01-01 14:00
-REL-91 a zone at 5:45
-  09:00-17:00 at 2025-01-01 03:00 in Asia/Kathmandu | closed until 2025-01-01 03:15
-REL-93 the local weekday
-  Wednesday at 2025-01-01 04:59 in America/New_York | closed until 2025-01-01 05:00
-"""
-# New York: on 2025-03-09 at 07:00 UTC 02:00 becomes 03:00, on 2025-11-02 at 06:00 UTC 02:00 becomes
-# 01:00. Apia had no 2011-12-30. Havana has no hour after midnight on 2025-03-09, and that before
-# it twice on 2025-11-02. Lord Howe moves by half an hour: on 2025-10-04 at 15:30 UTC.
-CHANGED_CLOCKS: Final = """
-RT-117 RELB-31 (a) half past nine is after nine
-  09:00-17:00 at 2025-03-09 13:30 in America/New_York | open until 2025-03-09 21:00
-RELB-31 (a) a window in the hour that is left out does not come
-  02:15-02:45 at 2025-03-09 06:59 in America/New_York | closed until 2025-03-10 06:15
-RELB-31 (a) an end in the hour that is left out is when it is
-  01:30-02:30 at 2025-03-09 06:45 in America/New_York | open until 2025-03-09 07:00
-RELB-31 (a) so is a start
-  02:30-04:00 at 2025-03-09 06:45 in America/New_York | closed until 2025-03-09 07:00
-RELB-31 (a) the hour that comes twice, first
-  01:15-01:45 at 2025-11-02 05:20 in America/New_York | open until 2025-11-02 05:45
-RELB-31 (a) and again
-  01:15-01:45 at 2025-11-02 05:50 in America/New_York | closed until 2025-11-02 06:15
-RELB-31 (a) the second time
-  01:15-01:45 at 2025-11-02 06:20 in America/New_York | open until 2025-11-02 06:45
-RELB-31 (a) it is open through both
-  00:30-02:00 at 2025-11-02 05:00 in America/New_York | open until 2025-11-02 07:00
-RELB-31 (a) the clock goes back to before its start
-  01:30-03:00 at 2025-11-02 05:45 in America/New_York | open until 2025-11-02 06:00
-RELB-31 (a) (b) a night that is an hour short
-  22:00-06:00 Saturday at 2025-03-09 06:00 in America/New_York | open until 2025-03-09 10:00
-RELB-31 (a) a Friday that is left out
-  Friday at 2011-12-30 09:59 in Pacific/Apia | closed until 2012-01-05 10:00
-RELB-31 (a) and the Saturday after it comes at once
-  Saturday at 2011-12-30 09:59 in Pacific/Apia | closed until 2011-12-30 10:00
-RELB-31 (a) a day begins at one where there is no midnight
-  Sunday at 2025-03-09 04:59 in America/Havana | closed until 2025-03-09 05:00
-RELB-31 (a) the day begins, first
-  Sunday at 2025-11-02 03:59 in America/Havana | closed until 2025-11-02 04:00
-RELB-31 (a) half an hour that is left out
-  02:10-02:20 at 2025-10-04 15:20 in Australia/Lord_Howe | closed until 2025-10-05 15:10
-"""
-
-
 def _read_rule(text: str) -> Rule:
     """Return the rule of a line such as `22:00-06:00 Friday 2025-01-03..2025-01-03`."""
     words = text.replace("Workdays", " ".join(WORKDAYS)).split()
@@ -177,21 +67,19 @@ def _read_rule(text: str) -> Rule:
     return hours(times, *(word for word in words if word in WEEKDAYS), dates=dates)
 
 
-@pytest.mark.parametrize(
-    ("case", "expected"), [*read_table(HOURS, str), *read_table(CHANGED_CLOCKS, str)]
-)
-def test_when_it_is_open_and_until_when(case: str, expected: list[str]) -> None:
-    rules, _, when = case.partition(" at ")
+TABLES: Final = Path(__file__).with_name("tables")
+
+
+@pytest.mark.parametrize("story", read_stories(*TABLES.glob("*.txt")))
+def test_when_it_is_open_and_until_when(story: Story, golden: Golden) -> None:
+    rules, _, when = story.commands[0].partition(" at ")
     now, _, zone = when.partition(" in ")
     state = assess([_read_rule(rule) for rule in rules.split(", ")], now, zone or "UTC")
     then = state.next_transition
-
     assert then is None or then.utcoffset() == timedelta(0)
-    assert [
-        f"{'open' if state.is_active else 'closed'} "
-        f"{'and stays so' if then is None else f'until {then:%Y-%m-%d %H:%M}'}"
-    ] == expected
     assert then is None or (then.second, then.microsecond) == (0, 0)
+    until = "and stays so" if then is None else f"until {then:%Y-%m-%d %H:%M}"
+    story.check(f"{'open' if state.is_active else 'closed'} {until}", golden)
 
 
 # 2025-01-03 is a Friday.
