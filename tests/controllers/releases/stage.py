@@ -1,0 +1,254 @@
+"""The commands of stories of the controller of Rollouts: what people do, what fails, its passes.
+
+What is shown is new: calls, tags of the history and of the OCIRepositories, `Ready`, and events.
+"""
+
+import json
+from collections import deque
+from datetime import timedelta
+from typing import Any, Final
+
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import Resource
+from rollout_operator.model import names
+from rollout_operator.model.budget import EventKind, Regarding
+from rollout_operator.model.outcome import Severity
+from tests import stories
+from tests.controllers.fake_client import Json
+from tests.controllers.releases.bench import ReleaseBench
+from tests.virtual_time import VirtualClock
+
+PREFIX: Final = "rollout.kuberik.com/"
+KEPT: Final = ("releasesImagePolicy",)
+SHORT: Final = {"ocirepositories": "oci", "kustomizations": "ks", "rollouts/status": "status"}
+
+
+class ControllerStage(stories.Steps):
+    """A Rollout `app`, its policy, and an OCIRepository; the caches know them."""
+
+    def __init__(self) -> None:
+        self.bench = ReleaseBench()
+        self.calls = 0
+        self.events = 0
+        self.shown: dict[str, str] = {
+            "history": "",
+            "oci/app": "none",
+            "Ready": "",
+            "annotated": "none",
+        }
+
+    def look(self) -> list[str]:
+        calls, self.calls = self.bench.api.calls[self.calls :], len(self.bench.api.calls)
+        events, self.events = self.bench.events[self.events :], len(self.bench.events)
+        before, self.shown = self.shown, self._describe()
+        changed = [f"{key} {text}" for key, text in self.shown.items() if text != before.get(key)]
+        for one in events:
+            uid = one.regarding.uid
+            assert one.regarding == Regarding(EventKind.RELEASE, "prod", "app", uid)
+            assert uid in {"uid-app", "another"}
+        signs = [f"{one.reason}{'!' * (one.severity is Severity.WARN)}" for one in events]
+        return [
+            *[f"calls {', '.join(map(_shorten, calls))}"] * bool(calls),
+            *changed,
+            *[f"events {' '.join(signs)}"] * bool(signs),
+        ]
+
+    def _describe(self) -> dict[str, str]:
+        objects = self.bench.api.objects
+        found: dict[str, str] = {}
+        if ("rollouts", "app") in objects:
+            status = self.bench.status
+            found["history"] = " ".join(
+                f"{one['version']['tag']}:{one['bakeStatus']}#{one['id']}{_show_more(one)}"
+                for one in status.get("history", ())
+            )
+            ready = [one for one in status.get("conditions", ()) if one["type"] == "Ready"]
+            found["Ready"] = "".join(f"{one['status']} {one['reason']}" for one in ready)
+            metadata = objects["rollouts", "app"]["metadata"]
+            pairs = metadata.get("annotations", {}).items()
+            texts = [f"{key.removeprefix(PREFIX)}={text}" for key, text in pairs]
+            found["annotated"] = " ".join(texts) or "none"
+        for plural, name in objects:
+            if plural == "ocirepositories":
+                found[f"oci/{name}"] = " ".join(objects[plural, name]["spec"]["ref"].values())
+        return {key: text for key, text in found.items() if text or key in self.shown}
+
+    async def do_rollout(self, *fields: str) -> None:
+        """Begin with a Rollout with these fields in its spec."""
+        self.bench = ReleaseBench(**_read(fields))
+
+    async def do_spec(self, *fields: str) -> None:
+        self.rollout["spec"] = {**self.rollout["spec"], **_read(fields)}
+
+    @property
+    def rollout(self) -> Json:
+        found: Json = self.bench.api.objects["rollouts", "app"]
+        return found
+
+    async def do_annotate(self, *words: str) -> None:
+        pairs = (word.partition("=") for word in words)
+        self.rollout["metadata"]["annotations"] = {PREFIX + key: text for key, _, text in pairs}
+
+    async def do_announce(self, tag: str) -> None:
+        self.bench.announce(tag)
+
+    async def do_fail(self, call: str, error: str, text: str, count: str = "1") -> None:
+        """The next calls fail: `fail "apply ocirepositories" Refused no 3`."""
+        kind = getattr(names, error)
+        one = kind(text, status=404) if error == "NotFound" else kind(text)
+        self.bench.api.errors.setdefault(call, deque()).extend([one] * int(count))
+
+    async def do_add(self, plural: str, name: str, *words: str) -> None:
+        """Add an object: `add oci also`, `add gate g closed`, `add ks app annotation=...`."""
+        annotations = {PREFIX + key: text for key, text in _read(words).items()}
+        metadata = {"annotations": annotations}
+        resource, spec = self._template(plural, words)
+        self.bench.api.add(resource, name, spec, metadata=metadata)
+
+    def _template(self, plural: str, words: tuple[str, ...]) -> tuple[Resource, dict[str, Any]]:
+        if plural == "oci":
+            return kinds.OCI_REPOSITORIES[0], {"ref": {"tag": "none"}}
+        if plural == "gate":
+            gate = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
+            return kinds.ROLLOUT_GATES, gate
+        return kinds.KUSTOMIZATIONS[0], {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
+
+    async def do_remove(self, plural: str, name: str) -> None:
+        del self.bench.api.objects[plural, name]
+
+    async def do_mended(self) -> str:
+        """Announce two versions while the spec is invalid, then mend it, and request the first."""
+        good = {key: text for key, text in self.rollout["spec"].items() if key in KEPT}
+        for tag in ("1.1.0", "1.2.0"):
+            await self.do_announce(tag)
+            await self.do_rest()
+        invalid = "; ".join(self.look())
+        self.rollout["spec"] = good
+        await self.do_annotate("force-deploy=1.1.0")
+        self.bench.show()
+        await self.bench.step()
+        return invalid
+
+    async def do_replace(self) -> None:
+        """Another Rollout of the same name."""
+        spec = self.rollout["spec"]
+        self.bench.api.add(kinds.ROLLOUTS, "app", spec, metadata={"uid": "another"})
+
+    async def do_touch(self) -> None:
+        """Another client writes the Rollout, and caches do not show it yet."""
+        self.rollout["metadata"]["resourceVersion"] = "999"
+
+    async def do_digest(self, digest: str) -> None:
+        """The policy says it of its tag."""
+        latest = self.bench.api.objects["imagepolicies", "app"]["status"]["latestRef"]
+        latest["digest"] = f"sha256:{int(digest[7:]):064}"
+
+    async def do_going(self) -> None:
+        self.rollout["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    async def do_failed(self) -> None:
+        """The current release is on record as failed."""
+        failed = {**self.bench.status["history"][0], "bakeStatus": "Failed"}
+        self.rollout["status"]["history"] = [failed]
+
+    async def do_age(self, kind: str, minutes: str) -> None:
+        """What is known of a kind was proved so long ago."""
+        found = self.bench.wide_checks if kind == "elsewhere" else self.bench.kind(kind)
+        found.proved_ago = timedelta(minutes=float(minutes))
+
+    async def do_elsewhere(self, namespace: str, status: str, *labels: str) -> None:
+        """A HealthCheck in another namespace."""
+        self.bench.put_elsewhere(namespace, status, **_read(labels))
+
+    async def do_during(self, verb: str, what: str) -> None:
+        """While such a call is under way a gate is closed, or a version announced."""
+
+        async def change(call: str) -> None:
+            if call.startswith(verb) and what == "gate":
+                await self.do_add("gate", "g", "closed")
+                self.bench.show("rolloutgates")
+            elif call.startswith(verb):
+                self.bench.announce("1.2.0")
+
+        self.bench.api.pause = change
+
+    async def do_pinned(self, digest: str, manager: str) -> None:
+        """Another writer has chosen tag and digest of the OCIRepository."""
+        one = self.bench.api.objects["ocirepositories", "app"]
+        one["spec"]["ref"]["digest"] = digest
+        fields: Json = {"f:spec": {"f:ref": {"f:tag": {}, "f:digest": {}}}}
+        one["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
+
+    async def do_tag(self, name: str, tag: str, manager: str = "") -> None:
+        """A person changes what an OCIRepository runs."""
+        one = self.bench.api.objects["ocirepositories", name]
+        one["spec"]["ref"]["tag"] = tag
+        one["metadata"]["resourceVersion"] = "900"
+        fields: Json = {"f:spec": {"f:ref": {"f:tag": {}}}}
+        one["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}] * bool(
+            manager
+        )
+
+    async def do_hide(self, kind: str) -> None:
+        self.bench.kind(kind).may_be_read = False
+
+    async def do_find(self, kind: str) -> None:
+        self.bench.kind(kind).may_be_read = True
+
+    async def do_lose(self, *kinds: str) -> None:
+        """Kinds are removed from the cluster."""
+        for kind in kinds:
+            self.bench.kind(kind).is_there = False
+
+    async def do_have(self, *kinds: str) -> None:
+        for kind in kinds:
+            self.bench.kind(kind).is_there = True
+
+    async def do_blind(self) -> None:
+        """Other namespaces may not be read."""
+        self.bench.namespaces.may_be_read = False
+
+    async def do_restart(self) -> None:
+        self.bench.restart()
+
+    async def do_show(self) -> None:
+        """Caches catch up."""
+        self.bench.show()
+
+    async def do_wait(self, seconds: float) -> None:
+        await VirtualClock().sleep(timedelta(seconds=seconds))
+
+    async def do_step(self, count: str = "1") -> str:
+        for _ in range(int(count)):
+            result = await self.bench.step()
+        return "" if result.again is None else f"again in {result.again.total_seconds():.3g}"
+
+    async def do_rest(self) -> None:
+        await self.bench.rest()
+
+    async def do_say(self, *kinds: str) -> str:
+        """Whole sentences of conditions, of the last event, or of all."""
+        texts = [self.bench.condition(kind) for kind in kinds if kind[0].isupper()]
+        first = {"event": -1, "events": 0}.get(kinds[-1], len(self.bench.events))
+        notes = [f"{one.reason}: {one.note}" for one in self.bench.events[first:]]
+        return "\n".join([*texts, *notes])
+
+
+def _show_more(entry: Json) -> str:
+    digest, retries = entry["version"].get("digest"), entry.get("retries")
+    return f"{f'@{digest}' * bool(digest)}{f' retries {retries}' * bool(retries)}"
+
+
+def _read(words: tuple[str, ...]) -> dict[str, Any]:
+    pairs = (word.partition("=") for word in words if "=" in word)
+    return {key: _value(text) for key, _, text in pairs}
+
+
+def _value(text: str) -> object:
+    return json.loads(text) if text[:1] in ("{", "[") or text.isdigit() else text
+
+
+def _shorten(call: str) -> str:
+    for plural, short in SHORT.items():
+        call = call.replace(plural, short)
+    return call
