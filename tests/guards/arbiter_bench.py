@@ -5,11 +5,10 @@ Zones `ingester-zone-a`, `-b`, `-c` of three pods each stand under budget `inges
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +18,6 @@ from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatal
 from rollout_operator.guards.grants import (
     Answer,
     DisruptionRequest,
-    GrantedPod,
     GrantState,
     InFlight,
     OwnDeletes,
@@ -113,6 +111,7 @@ class Process:
     in_flight: InFlight
     recorder: Recorder
     observer: Observer
+    context: ArbiterContext
     gate: Arbiter
     metrics: Metrics
     catalog: BudgetCatalog
@@ -137,25 +136,6 @@ class Process:
         assert isinstance(found, Pod), found
         return found
 
-    async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
-        """Request an eviction; see `render_answer`."""
-        request = DisruptionRequest(
-            pod=self.cached(pod), engine=DisruptionSource.EVICTION, dry_run=dry_run
-        )
-        return render_answer(await self.gate.request(request, self.clock.elapsed() + within))
-
-    @asynccontextmanager
-    async def evicting(
-        self, pod: str, *calls: str, error: ApiError | None = None
-    ) -> AsyncIterator[asyncio.Task[str]]:
-        """Request an eviction; its calls that begin like these go on, or fail, after the block."""
-        self.world.client.pause = hold = Hold(*calls, error=error)
-        async with asyncio.TaskGroup() as tasks:
-            requested = tasks.create_task(self.evict(pod))
-            await hold.arrived.wait()
-            yield requested
-            hold.open.set()
-
     def state(self, pod: str) -> GrantState | None:
         """Return how far the grant of a pod has come."""
         grant = self.in_flight.get(self.cached(pod).uid)
@@ -175,13 +155,6 @@ class Process:
             {"reason": reason, "status": str(status)},
         )
 
-    @property
-    def inflight(self) -> float | None:
-        """Return how many are being decided on (METR-32)."""
-        return self.metrics.registry.get_sample_value(
-            "rollout_operator_zpdb_inflight_eviction_requests"
-        )
-
 
 @dataclass(kw_only=True)
 class World:
@@ -189,7 +162,6 @@ class World:
 
     client: RecordingClient
     rules: Sequence[Budget]
-    processes: list[Process] = field(default_factory=list)
     age: timedelta = timedelta(0)
     lacks: dict[DisruptionSource, str] = field(default_factory=dict)
     downscale: Underway | None = None
@@ -207,20 +179,17 @@ class World:
             namespace="test", reader=self.client, clock=clock, sets=sets, pods=pods, watches=(),
             in_flight=in_flight, now=self.now,
         )  # fmt: skip
-        gate = Arbiter(
-            ArbiterContext(
-                budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
-                in_flight=in_flight, recorder=recorder, age=lambda: self.age, now=self.now,
-                clock=clock, metrics=metrics, find_downscale=lambda sets: self.downscale,
-            )
+        context = ArbiterContext(
+            budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
+            in_flight=in_flight, recorder=recorder, age=lambda: self.age, now=self.now,
+            clock=clock, metrics=metrics, find_downscale=lambda sets: self.downscale,
         )  # fmt: skip
         made = Process(
             name=name, world=self, clock=clock, sets=sets, pods=pods, deletes=deletes,
-            in_flight=in_flight, recorder=recorder, observer=observer, gate=gate, metrics=metrics,
-            catalog=catalog,
+            in_flight=in_flight, recorder=recorder, observer=observer, context=context,
+            gate=Arbiter(context), metrics=metrics, catalog=catalog,
         )  # fmt: skip
         made.sync()
-        self.processes.append(made)
         return made
 
     def now(self) -> datetime:
@@ -292,23 +261,9 @@ def world(
     return World(client=RecordingClient(sets, stand), rules=rules or (rule(),))
 
 
-def start(*rules: Budget, **shape: Any) -> tuple[World, Process]:
-    """Return a world, and a process in it."""
-    here = world(*rules, **shape)
-    return here, here.start()
-
-
 def rule(max_unavailable: int = 1, **changes: object) -> Budget:
     """Return budget `ingester` over the whole group."""
     return replace(budget(max_unavailable), **{"selector": LABELS, **changes})
-
-
-def render_answer(answer: Answer) -> str:
-    """Return `allowed`, `not in scope`, or status, code and text up to the names."""
-    if isinstance(answer, GrantedPod):
-        return "allowed" if answer.budget else "not in scope"
-    text = answer.reason.text.split(" (")[0].split(";")[0]
-    return f"{answer.status} {answer.reason.code}: {text}"
 
 
 def name_of(pod: str) -> str:

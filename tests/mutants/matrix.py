@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.code_rules import ROOT
-from tests.mutants.automatic import UNITS, request
+from tests.mutants.automatic import STORIES, UNITS, request
 from tests.mutants.forked import Order, Profile
 from tests.mutants.runner import copied
 from tests.mutants.sample import AREAS, Automatic, write_sample
@@ -27,7 +27,7 @@ SIZE: Final = 60
 SEED: Final = 1
 SECONDS: Final = 300.0
 # Schedules stay whatever the matrix shows, and call everything.
-USUAL: Final = (*UNITS, "tests/web/reviews", "tests/operator")
+USUAL: Final = (*UNITS, *STORIES, "tests/web/reviews", "tests/operator")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

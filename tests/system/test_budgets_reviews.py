@@ -1,6 +1,6 @@
 """Budgets that only the webhook refuses, and reviews of evictions that lie: nothing is written.
 
-What is no review of an eviction or a budget: `tests/web/reviews`.
+What is no review of an eviction or a budget: `tests/web/budgets`.
 """
 
 from typing import Final

@@ -13,7 +13,6 @@ from rollout_operator.web.eviction import PodEviction
 from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import Process, World, name_of, world
 from tests.model.review_trees import review_tree
-from tests.samples import read_samples
 
 LIMIT: Final = timedelta(seconds=9)
 
@@ -56,17 +55,11 @@ class Court:
         """Return the verbs of all calls to the API server."""
         return self.here.client.verbs()
 
-    @property
-    def counted(self) -> dict[tuple[str, ...], float]:
-        """Return what was counted, by reason and status (METR-31)."""
-        found = read_samples(self.process.metrics, "zpdb_eviction_requests_total")
-        return {labels: value for labels, value in found.items() if value}
 
-
-def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
+def court(*rules: Budget, here: World | None = None, qps: float = 0, name: str = "x") -> Court:
     """Return a hook before whole zones under budgets."""
     here = here or world(*rules)
-    process = here.start()
+    process = here.start(name)
     hook = PodEviction(
         arbiter=process.gate,
         pods=process.pods,

@@ -1,0 +1,485 @@
+"""The commands of stories of budgets: clients, rollouts, pods, the API server and processes.
+
+`a-0` is a pod of zone a. What pods become is not in the caches before `see`. An answer says which
+zone, or partition, has how many pods down, and when it took time; `by=y` is that of process y.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+from rollout_lab.schemas.patches import merge
+
+from rollout_operator.controllers.budgets import DisruptionController
+from rollout_operator.guards.arbiter import Accounts
+from rollout_operator.guards.grants import Answer, DisruptionRequest, GrantedPod, read_record
+from rollout_operator.model.budget import Budget, DisruptionSource, FlawedBudget, Record
+from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput, Uid
+from rollout_operator.model.objects import Underway
+from rollout_operator.planning.budgets import Refusal
+from tests.guards.arbiter_bench import LABELS, Process, name_of, part, rule, world
+from tests.planning.disruptions import PATTERN
+from tests.samples import read_samples
+from tests.virtual_time import elapsed
+from tests.web.client_stage import ClientStage, brief
+from tests.web.eviction_world import Court, court
+
+ZONES: Final = "ingester-zone-"
+USUAL: Final = 4.5
+"""Our share of the time that an API server with our manifests gives to a review, in seconds."""
+OWNERS: Final = {
+    "set": {"kind": "StatefulSet", "name": name_of("a"), "uid": "uid-ingester-zone-a"},
+    "replicas": {"kind": "ReplicaSet", "name": "web-1", "uid": "uid-web", "controller": True},
+    "new": {"kind": "StatefulSet", "name": name_of("a"), "uid": "new", "controller": True},
+}
+_DOWN: Final = re.compile(rf"(\d+) pods? not ready in (?:{ZONES})?(partition \d+|\w)")
+_LOUD: Final = re.compile("level=(warn|error)")
+_WORDS: Final = re.compile(r'(?:msg|pod)=("(?:\\.|[^"])*"|\S+)')
+
+
+class BudgetStage(ClientStage):
+    """Three zones of three pods under budget `ingester` of one pod; process `x` runs."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._build()
+
+    def _build(self, **shape: Any) -> None:
+        self.budgets: dict[str, Budget | FlawedBudget] = {"ingester": rule()}
+        self.world = world(**shape)
+        self.courts: dict[str, Court] = {}
+        self.controllers: dict[str, DisruptionController] = {}
+        self.grants: dict[str, str] = {}
+        self.records: dict[str, str] = {}
+        self.uids: dict[Uid, str] = {}
+        self.counted: dict[str, float] = {}
+        self.answer: dict[str, Any] = {}
+        self._attend(self.world.client)
+        self._start("x")
+
+    def _start(self, name: str) -> None:
+        made = self.courts[name] = court(here=self.world, name=name)
+        process = made.process
+        self.controllers[name] = DisruptionController(
+            pods=process.pods, in_flight=process.in_flight, recorder=process.recorder,
+            client=self.world.client, clock=process.clock, metrics=process.metrics.disruptions,
+        )  # fmt: skip
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        try:
+            return await super().play(commands)
+        finally:
+            left = [*self.tasks, *self.begun.values()]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    # What is shown
+
+    def look(self) -> list[str]:
+        calls = [_shorten(call) for call in self.client.calls[self.shown :]]
+        self.shown = len(self.client.calls)
+        found = [
+            f"{call} x{count}" if count > 1 else call
+            for call, count in ((call, len([*same])) for call, same in groupby(calls))
+        ]
+        now = {
+            name.removeprefix(ZONES): str(text)
+            for (plural, name), one in self.client.objects.items()
+            if plural == "pods"
+            and (text := part(one, "metadata").get("annotations", {}).get(DISRUPTION_RECORD))
+        }
+        for word, names in (
+            ("recorded", [name for name in now if now[name] != self.records.get(name)]),
+            ("unrecorded", [name for name in self.records if name not in now]),
+        ):
+            found += [f"{word} {' '.join(names)}"] * bool(names)
+        self.records = now
+        grants = self._read_grants()
+        found += [
+            f"{grants.get(key, 'forgot')} {key}"
+            for key in sorted({*grants, *self.grants})
+            if grants.get(key) != self.grants.get(key)
+        ]
+        self.grants = grants
+        return found
+
+    def _read_grants(self) -> dict[str, str]:
+        for (plural, name), one in self.client.objects.items():
+            if plural == "pods":
+                self.uids[Uid(str(part(one, "metadata")["uid"]))] = name.removeprefix(ZONES)
+        return {
+            f"{pod}" if name == "x" else f"{pod} by {name}": grant.state.name.lower()
+            for name, made in self.courts.items()
+            for uid, pod in self.uids.items()
+            if (grant := made.process.in_flight.get(uid))
+        }
+
+    async def do_why(self) -> str:
+        """Show the whole sentence of the last answer."""
+        return " ".join(filter(None, [self.answer.get("text"), *self.answer.get("warnings", [])]))
+
+    async def do_count(self, by: str = "x") -> str:
+        """Show what was counted since the last time, and how many are being decided on."""
+        metrics = self.courts[by].process.metrics
+        now = {
+            " ".join(labels): number
+            for labels, number in read_samples(metrics, "zpdb_eviction_requests_total").items()
+        }
+        now["unused"] = read_samples(metrics, "zpdb_unused_grants_total")[()]
+        now["open"] = read_samples(metrics, "zpdb_inflight_eviction_requests")[()]
+        before, self.counted = self.counted, {**now, "open": 0}
+        changes = {key: now[key] - before.get(key, 0) for key in now}
+        return ", ".join(f"{key} +{more:g}" for key, more in changes.items() if more) or "nothing"
+
+    async def do_record(self, pod: str) -> str:
+        """Show the record on a pod."""
+        try:
+            record = read_record(self.world.live(pod))
+        except InvalidInput:
+            return self.world.record(pod)
+        if record is None:
+            return self.world.record(pod) or "no record"
+        at, lasts = brief(msgspec.to_builtins(record.at)), record.lasts.total_seconds()
+        return f"{record.engine} by {record.by} at {at} lasts {lasts:g}s"
+
+    async def do_log(self) -> str:
+        """Show the warnings and errors until now, and forget them."""
+        found = [" ".join(_WORDS.findall(one)) for one in self.lines if _LOUD.search(one)]
+        self.lines.clear()
+        return "; ".join(found) or "nothing"
+
+    # Processes and their caches
+
+    async def do_zones(self, *words: str) -> None:
+        """Begin with other zones, `pods=30`, without a process where one is started later."""
+        how = _read(words)
+        self._build(pods=int(how.get("pods", 3)))
+
+    async def do_start(self, name: str) -> None:
+        """Start a process, or start one again: its memory is empty."""
+        self._start(name)
+
+    async def do_releases(self) -> None:
+        """Have what is abandoned be released in the background."""
+        self.tasks.add(asyncio.create_task(self._process().gate.run()))
+        await asyncio.sleep(0)
+
+    async def do_end_releases(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def do_see(self, by: str = "") -> None:
+        """Bring the caches of all processes, or of one, up to date."""
+        for name in [by] if by else self.courts:
+            self.courts[name].process.sync()
+
+    async def do_lose(self, *pods: str) -> None:
+        """Have the cache lack pods, or all."""
+        cache = self._process().pods
+        gone = {name_of(pod) for pod in pods}
+        cache.replace_all([one for one in cache.list_all() if gone and one.name not in gone])
+
+    async def do_show(self, pod: str) -> None:
+        """Have the cache show a pod, by an event, and nothing else."""
+        self._process().pods.upsert(self.world.live(pod))
+
+    async def do_frozen(self, seconds: str) -> None:
+        """Let a process be frozen for so long: none of its timers has run yet."""
+        self._process().clock.ahead += timedelta(seconds=float(seconds))
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def do_age(self, seconds: str) -> None:
+        """Have the caches be so old."""
+        self.world.age = timedelta(seconds=float(seconds))
+
+    async def do_lack(self, engine: str, why: str = "") -> None:
+        """Have the budgets not be known, for evictions or rollouts, until there is no reason."""
+        self.world.lacks[DisruptionSource(engine)] = why
+        if not why:
+            del self.world.lacks[DisruptionSource(engine)]
+
+    async def do_downscale(self, letter: str, start: str, end: str) -> None:
+        """Have a zone be scaled down."""
+        self.world.downscale = Underway(
+            zone=name_of(letter), replicas_from=int(start), replicas_to=int(end)
+        )
+
+    # Budgets
+
+    async def do_budget(self, name: str, *words: str) -> None:
+        """Store a version: `most=2`, `pattern`, `delay=300`, `selector=app:another`, `none`."""
+        how = _read(words)
+        old = self.budgets.pop(name, None)
+        new: Budget | FlawedBudget | None = None
+        if "none" not in how:
+            new = rule(
+                int(how.get("most", 1)), name=name, uid=Uid(f"uid-budget-{name}"),
+                generation=1 + (old.generation if old else 0),
+                selector=_read_selector(how["selector"]) if "selector" in how else LABELS,
+                pattern=PATTERN if "pattern" in how else "",
+                delay=timedelta(seconds=int(how.get("delay", 0))),
+            )  # fmt: skip
+            if "flaw" in how:
+                new = FlawedBudget(
+                    namespace="test", name=name, uid=new.uid, resource_version="1",
+                    generation=new.generation, problem=how["flaw"],
+                    selector=None if "blind" in how else new.selector,
+                )  # fmt: skip
+            self.budgets[name] = new
+        self.world.rules = [one for one in self.budgets.values() if isinstance(one, Budget)]
+        for made in self.courts.values():
+            made.process.catalog.on_change(old, new)
+
+    async def do_account(self, name: str) -> str:
+        """Show what is said of a budget: also that it waits, and for what."""
+        account = Accounts(self._process().context).find(name)
+        if account is None:
+            return "none"
+        said, zones = account.described, [uid[len(f"uid-{ZONES}") :] for uid in account.zones]
+        return "; ".join(
+            [
+                f"{account.known.generation} of {' '.join(zones) or 'no zones'}",
+                f"{said.unavailable} down, {said.allowed} more",
+                *(f"waits: {wait.code}" for wait in said.waits),
+                said.text,
+            ]
+        )
+
+    async def do_accounts(self) -> str:
+        """Show of which budgets something is said."""
+        said = Accounts(self._process().context).list_descriptions()
+        return " ".join(one.name for one in said) or "none"
+
+    # Clients and rollouts
+
+    async def do_evict(self, pod: str, *words: str) -> str:
+        """Evict a pod: `dry`, `within=2` seconds, `by=y`, or with another field of the review."""
+        how = _read(words)
+        within = timedelta(seconds=float(how.pop("within", USUAL)))
+        chosen = self.courts[how.pop("by", "x")]
+        fields: dict[str, Any] = {**how}
+        if "dry" in fields:
+            del fields["dry"]
+            fields["dryRun"] = True
+        if "options" in fields:
+            fields["options"] = json.loads(how["options"])
+        if "object" in fields:
+            fields["object"] = None
+        return await _timed(self._evict(chosen, pod, within, fields))
+
+    async def _evict(
+        self, chosen: Court, pod: str, within: timedelta, fields: dict[str, Any]
+    ) -> str:
+        answer = await chosen.response(pod, within=within, **fields)
+        self.verdict = chosen.verdicts[-1]
+        status = answer.get("status", {})
+        text = str(status.get("message", ""))
+        self.answer = {"text": text, "warnings": answer.get("warnings", [])}
+        code = str(self.verdict.reason.code)
+        if answer["allowed"]:
+            return "allowed" if code == "disruption_granted" else f"allowed {code}"
+        hint = status.get("details", {}).get("retryAfterSeconds")
+        return f"{status['code']} {code}{_find_down(text)}" + f" retry {hint}s" * bool(hint)
+
+    async def do_roll(self, pod: str, *words: str) -> str:
+        """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""
+        how = _read(words)
+        process = self._process(how.get("by", "x"))
+        within = timedelta(seconds=float(how.get("within", 9)))
+
+        async def roll() -> str:
+            answer = await process.roll(pod, limit=int(how.get("limit", 1)), within=within)
+            self.answer = {"text": answer.reason.text if isinstance(answer, Refusal) else ""}
+            return _render(answer)
+
+        return await _timed(roll())
+
+    async def do_reserve(self, pod: str) -> str:
+        """Let a rollout reserve a pod."""
+        process = self._process()
+        until = process.clock.elapsed() + timedelta(seconds=9)
+
+        async def reserve() -> str:
+            found = await process.gate.reserve(self._ask(pod, 1), until)
+            return _render(found) if isinstance(found, Refusal) else "reserved"
+
+        return await _timed(reserve())
+
+    async def do_release(self, pod: str) -> None:
+        """Let a rollout release a pod that it does not delete."""
+        process = self._process()
+        grant = process.in_flight.get(process.cached(pod).uid)
+        await process.gate.release_pod(grant.pod if grant else process.cached(pod))
+
+    async def do_assess(self, pods: str, *words: str) -> str:
+        """Let a rollout ask for many at once what the caches show: `a-0,a-1`."""
+        limit = int(_read(words).get("limit", 1))
+        found = await self._process().gate.assess_all(
+            [self._ask(pod, limit) for pod in pods.split(",")]
+        )
+        return ", ".join("allowed" if one is None else f"{one.reason.code}" for one in found)
+
+    def _ask(self, pod: str, limit: int) -> DisruptionRequest:
+        cached = self._process().cached(pod)
+        return DisruptionRequest(pod=cached, engine=DisruptionSource.ROLLOUT, limit=limit)
+
+    async def do_reconcile(self, pod: str = "a-0", *words: str) -> str:
+        """Have the controller look at a pod; show when it does again. `blind`: by an old cache."""
+        how = _read(words)
+        by = how.get("by", "x")
+        if "blind" not in how:
+            self._process(by).sync()
+        return await _timed(self._reconcile(by, pod))
+
+    async def _reconcile(self, by: str, pod: str) -> str:
+        again = (await self.controllers[by].reconcile(("test", name_of(pod)))).again
+        return "done" if again is None else f"again in {again.total_seconds():g}s"
+
+    async def do_stand(self, pod: str, engine: str = "eviction", *words: str) -> None:
+        """Have a grant be decided on which is never settled, or is in `doubt`."""
+        process = self._process()
+        grant = process.in_flight.get(process.cached(pod).uid) or process.in_flight.reserve(
+            process.cached(pod), DisruptionSource(engine), "ingester"
+        )
+        if "doubt" in words:
+            process.in_flight.doubt(grant)
+
+    async def do_unused(self, pod: str) -> None:
+        """Have a pod be known for a grant that came to nothing."""
+        process = self._process()
+        process.in_flight.unused.record(process.cached(pod))
+
+    # What goes wrong
+
+    async def do_unanswered(self, call: str) -> None:
+        """Have a call be carried out without an answer."""
+        self.world.client.lost.add(call)
+
+    async def do_answered(self) -> None:
+        self.world.client.lost.clear()
+
+    async def do_turn(self, kind: str, seconds: str) -> None:
+        """Have our own rate limits hold calls of a kind back for so long: `patch pods`."""
+
+        async def wait(of: str) -> None:
+            if of == kind:
+                await asyncio.sleep(float(seconds))
+
+        self.client.turn = wait
+
+    # Pods
+
+    async def do_crash(self, *pods: str) -> None:
+        for pod in pods:
+            self.world.break_pod(pod)
+
+    async def do_going(self, pod: str) -> None:
+        self.world.terminate(pod)
+
+    async def do_new(self, *pods: str) -> None:
+        """Have pods be replaced by others of their names."""
+        for pod in pods:
+            self.world.replace(pod)
+
+    async def do_gone(self, pod: str) -> None:
+        self.world.remove(pod)
+
+    async def do_change(self, pod: str, *changes: str) -> None:
+        """Have a pod be of a new version: `phase=Failed`, `owner=none`, `part=ingester` a label."""
+        for change in changes:
+            key, _, value = change.partition("=")
+            held = self.client.objects["pods", name_of(pod)]
+            if key == "phase":
+                held = merge(held, {"status": {"phase": value}})
+            elif key == "owner":
+                owners = [OWNERS[name] for name in value.split(",") if name != "none"]
+                held = merge(held, {"metadata": {"ownerReferences": owners}})
+            else:
+                held = merge(held, {"metadata": {"labels": {key: value}}})
+            self.client.put("pods", held)
+        self.world.change(pod)
+
+    async def do_label(self, letter: str, key: str, value: str) -> None:
+        """Label a StatefulSet."""
+        held = self.client.objects["statefulsets", name_of(letter)]
+        self.client.put("statefulsets", merge(held, {"metadata": {"labels": {key: value}}}))
+
+    async def do_spoil(self, pod: str) -> None:
+        """Have a pod, or a set, be one that cannot be decoded."""
+        if "-" in pod:
+            held = self.client.objects["pods", name_of(pod)]
+            self.client.put("pods", merge(held, {"status": {"phase": 7}}))
+        else:
+            held = self.client.objects["statefulsets", name_of(pod)]
+            self.client.put("statefulsets", merge(held, {"spec": {"replicas": "three"}}))
+
+    async def do_annotate(self, pod: str, *words: str) -> None:
+        """Write a record of process y: `at=-120`, `lasts=12`, `uid=another`, `text=...`, `none`."""
+        how = _read(words)
+        text: str | None = how.get("text")
+        if text is None and "none" not in how:
+            record = Record(
+                uid=Uid(how.get("uid", self.world.live(pod).uid)),
+                by="y",
+                at=self.world.now() + timedelta(seconds=float(how.get("at", 0))),
+                engine=DisruptionSource.EVICTION,
+            )
+            if "lasts" in how:
+                record = replace(record, lasts=timedelta(seconds=float(how["lasts"])))
+            text = msgspec.json.encode(record).decode()
+        self.world.annotate(pod, text)
+
+    async def do_zone(self, letter: str, group: str) -> None:
+        """Add a zone of one pod in another group."""
+        self.world.add_zone(letter, {"rollout-group": group})
+
+    def _process(self, name: str = "x") -> Process:
+        return self.courts[name].process
+
+
+async def _timed(awaited: Awaitable[str]) -> str:
+    began = elapsed()
+    said = await awaited
+    took = (elapsed() - began).total_seconds()
+    return f"{said} after {took:.3g}s" if took else said
+
+
+def _render(answer: Answer) -> str:
+    if isinstance(answer, GrantedPod):
+        return "allowed" if answer.budget else "not in scope"
+    again = answer.requeue_after
+    words = [
+        f"{answer.status} {answer.reason.code}{_find_down(answer.reason.text)}",
+        "" if again is None else f"again {again.total_seconds():g}s",
+        "shared" * answer.is_shared,
+    ]
+    return " ".join(filter(None, words))
+
+
+def _find_down(text: str) -> str:
+    found = _DOWN.search(text)
+    return f": {found[1]} in {found[2]}" if found else ""
+
+
+def _shorten(call: str) -> str:
+    return call.split()[0] if call.startswith("list") else call.replace(f"pods/{ZONES}", "")
+
+
+def _read(words: tuple[str, ...]) -> dict[str, str]:
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def _read_selector(text: str) -> dict[str, str]:
+    return dict([text.split(":")]) if text else {}

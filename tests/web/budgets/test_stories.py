@@ -1,0 +1,22 @@
+"""Evictions, rollouts and the controller of disruptions: texts of commands beside this file."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
+from tests.web.budgets.stage import BudgetStage
+
+
+@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
+def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await BudgetStage(lines).play(story.commands))
+
+    run()
+    story.check(found, golden)
