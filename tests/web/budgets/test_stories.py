@@ -1,4 +1,4 @@
-"""Evictions, rollouts and the controller of disruptions: texts of commands beside this file."""
+"""Evictions, rollouts and the controllers of budgets: texts of commands beside this file."""
 
 from pathlib import Path
 
@@ -8,15 +8,17 @@ from tests.goldens import Golden
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 from tests.web.budgets.stage import BudgetStage
+from tests.web.budgets.status_stage import StatusStage
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
 def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    stage = StatusStage if story.path.stem == "status" else BudgetStage
     found: list[str] = []
 
     @in_virtual_time
     async def run() -> None:
-        found.extend(await BudgetStage(lines).play(story.commands))
+        found.extend(await stage(lines).play(story.commands))
 
     run()
     story.check(found, golden)
