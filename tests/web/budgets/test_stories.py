@@ -1,4 +1,4 @@
-"""Evictions, rollouts and the controllers of budgets: texts of commands beside this file."""
+"""Evictions, rollouts, controllers and reviews of budgets: texts of commands beside this file."""
 
 from pathlib import Path
 
@@ -9,11 +9,14 @@ from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 from tests.web.budgets.stage import BudgetStage
 from tests.web.budgets.status_stage import StatusStage
+from tests.web.budgets.validation_stage import ValidationStage
+
+STAGES = {"status": StatusStage, "validation": ValidationStage}
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
 def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    stage = StatusStage if story.path.stem == "status" else BudgetStage
+    stage = STAGES.get(story.path.stem, BudgetStage)
     found: list[str] = []
 
     @in_virtual_time
