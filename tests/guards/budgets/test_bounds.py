@@ -6,11 +6,12 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from rollout_operator.guards.arbiter import MOST_WAITING, SLICE
-from rollout_operator.guards.grants import DisruptionRequest, UnusedGrants
+from rollout_operator.guards.grants import MOST_PODS, DisruptionRequest, UnusedGrants, is_recorded
 from rollout_operator.guards.turns import FORGET_EVERY, MOST_PAUSE, MOST_WAITERS, WaitingEvictions
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
+from tests.builders import NOW
 from tests.guards.arbiter_bench import LONG, Hold, Process, rule, world
 from tests.planning.disruptions import PATTERN, budget, member
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
@@ -87,3 +88,22 @@ async def test_d68_the_memory_of_waiting_evictions_is_bounded() -> None:
     await clock.sleep(2 * MOST_PAUSE + timedelta(milliseconds=1))
     waiting.record_refused(budget(), pods[-1])
     assert len(waiting) == 1
+
+
+def test_li07_a_record_too_deep_to_read_counts() -> None:
+    assert is_recorded(replace(member("a", 0), disruption="[" * 9999), NOW)
+
+
+@in_virtual_time
+async def test_d68_the_memory_of_unused_grants_is_bounded() -> None:
+    """The pods are real, and there may be very many of them."""
+    cache = PodStore()
+    unused = UnusedGrants(cache, VirtualClock())
+    base = member("a", 0)
+    pods = [replace(base, name=f"p-{at}", uid=Uid(f"u-{at}")) for at in range(MOST_PODS + 5)]
+    cache.replace_all(pods)
+    for one in pods:
+        unused.record(one)
+    assert len(unused) == MOST_PODS
+    assert unused.count(pods[0].uid) == 0
+    assert unused.count(pods[-1].uid) == 1
