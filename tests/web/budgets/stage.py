@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final
@@ -20,15 +21,19 @@ from rollout_operator.controllers.budgets import DisruptionController
 from rollout_operator.guards.arbiter import Accounts
 from rollout_operator.guards.grants import Answer, DisruptionRequest, GrantedPod, read_record
 from rollout_operator.model.budget import Budget, DisruptionSource, FlawedBudget, Record
+from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput, Uid
 from rollout_operator.model.objects import Underway
 from rollout_operator.planning.budgets import Refusal
+from rollout_operator.web.dispatch import render_answer
+from rollout_operator.web.eviction import PodEviction
+from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import LABELS, Process, name_of, part, rule, world
+from tests.model.review_trees import review_tree
 from tests.planning.disruptions import PATTERN
 from tests.samples import read_samples
 from tests.virtual_time import elapsed
 from tests.web.client_stage import ClientStage, brief
-from tests.web.eviction_world import Court, court
 
 ZONES: Final = "ingester-zone-"
 USUAL: Final = 4.5
@@ -43,20 +48,26 @@ _LOUD: Final = re.compile("level=(warn|error)")
 _WORDS: Final = re.compile(r'(?:msg|pod)=("(?:\\.|[^"])*"|\S+)')
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Replica:
+    process: Process
+    hook: PodEviction
+    controller: DisruptionController
+
+
 class BudgetStage(ClientStage):
     """Three zones of three pods under budget `ingester` of one pod; process `x` runs."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], qps: float = 0) -> None:
         super().__init__()
-        self.lines = lines
+        self.lines, self.qps = lines, qps
         self.tasks: set[asyncio.Task[None]] = set()
         self._build()
 
     def _build(self, **shape: Any) -> None:
         self.budgets: dict[str, Budget | FlawedBudget] = {"ingester": rule()}
         self.world = world(**shape)
-        self.courts: dict[str, Court] = {}
-        self.controllers: dict[str, DisruptionController] = {}
+        self.replicas: dict[str, _Replica] = {}
         self.grants: dict[str, str] = {}
         self.records: dict[str, str] = {}
         self.uids: dict[Uid, str] = {}
@@ -66,12 +77,17 @@ class BudgetStage(ClientStage):
         self._start("x")
 
     def _start(self, name: str) -> None:
-        made = self.courts[name] = court(here=self.world, name=name)
-        process = made.process
-        self.controllers[name] = DisruptionController(
-            pods=process.pods, in_flight=process.in_flight, recorder=process.recorder,
-            client=self.world.client, clock=process.clock, metrics=process.metrics.disruptions,
+        process, client = self.world.start(name), self.world.client
+        hook = PodEviction(
+            arbiter=process.gate, pods=process.pods, sets=process.sets,
+            unknown=UnknownPods(client, "test", UnconfirmedReads(self.qps)),
+            metrics=process.metrics.disruptions, clock=process.clock, namespace="test",
         )  # fmt: skip
+        controller = DisruptionController(
+            pods=process.pods, in_flight=process.in_flight, recorder=process.recorder,
+            client=client, clock=process.clock, metrics=process.metrics.disruptions,
+        )  # fmt: skip
+        self.replicas[name] = _Replica(process=process, hook=hook, controller=controller)
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         try:
@@ -118,7 +134,7 @@ class BudgetStage(ClientStage):
                 self.uids[Uid(str(part(one, "metadata")["uid"]))] = name.removeprefix(ZONES)
         return {
             f"{pod}" if name == "x" else f"{pod} by {name}": grant.state.name.lower()
-            for name, made in self.courts.items()
+            for name, made in self.replicas.items()
             for uid, pod in self.uids.items()
             if (grant := made.process.in_flight.get(uid))
         }
@@ -129,7 +145,7 @@ class BudgetStage(ClientStage):
 
     async def do_count(self, by: str = "x") -> str:
         """Show what was counted since the last time, and how many are being decided on."""
-        metrics = self.courts[by].process.metrics
+        metrics = self._process(by).metrics
         now = {
             " ".join(labels): number
             for labels, number in read_samples(metrics, "zpdb_eviction_requests_total").items()
@@ -180,8 +196,8 @@ class BudgetStage(ClientStage):
 
     async def do_see(self, by: str = "") -> None:
         """Bring the caches of all processes, or of one, up to date."""
-        for name in [by] if by else self.courts:
-            self.courts[name].process.sync()
+        for name in [by] if by else self.replicas:
+            self._process(name).sync()
 
     async def do_lose(self, *pods: str) -> None:
         """Have the cache lack pods, or all."""
@@ -239,7 +255,7 @@ class BudgetStage(ClientStage):
                 )  # fmt: skip
             self.budgets[name] = new
         self.world.rules = [one for one in self.budgets.values() if isinstance(one, Budget)]
-        for made in self.courts.values():
+        for made in self.replicas.values():
             made.process.catalog.on_change(old, new)
 
     async def do_account(self, name: str) -> str:
@@ -266,28 +282,29 @@ class BudgetStage(ClientStage):
 
     async def do_evict(self, pod: str, *words: str) -> str:
         """Evict a pod: `dry`, `within=2` seconds, `by=y`, or with another field of the review."""
-        how = _read(words)
-        within = timedelta(seconds=float(how.pop("within", USUAL)))
-        chosen = self.courts[how.pop("by", "x")]
-        fields: dict[str, Any] = {**how}
+        fields: dict[str, Any] = _read(words)
+        within = timedelta(seconds=float(fields.pop("within", USUAL)))
+        chosen = self.replicas[fields.pop("by", "x")]
         if "dry" in fields:
             del fields["dry"]
             fields["dryRun"] = True
         if "options" in fields:
-            fields["options"] = json.loads(how["options"])
+            fields["options"] = json.loads(fields["options"])
         if "object" in fields:
             fields["object"] = None
-        return await _timed(self._evict(chosen, pod, within, fields))
+        body = json.dumps(_make_review(pod, **fields)).encode()
+        return await _timed(self._evict(chosen, body, within))
 
-    async def _evict(
-        self, chosen: Court, pod: str, within: timedelta, fields: dict[str, Any]
-    ) -> str:
-        answer = await chosen.response(pod, within=within, **fields)
-        self.verdict = chosen.verdicts[-1]
+    async def _evict(self, chosen: _Replica, body: bytes, within: timedelta) -> str:
+        review = decode_review(body)
+        verdict = await chosen.hook.review(review, chosen.process.clock.elapsed() + within)
+        tree = json.loads(render_answer(review, verdict))
+        assert (tree["apiVersion"], tree["response"]["uid"]) == (review.version, "u-1")
+        answer = tree["response"]
         status = answer.get("status", {})
         text = str(status.get("message", ""))
         self.answer = {"text": text, "warnings": answer.get("warnings", [])}
-        code = str(self.verdict.reason.code)
+        code = str(verdict.reason.code)
         if answer["allowed"]:
             return "allowed" if code == "disruption_granted" else f"allowed {code}"
         hint = status.get("details", {}).get("retryAfterSeconds")
@@ -344,7 +361,7 @@ class BudgetStage(ClientStage):
         return await _timed(self._reconcile(by, pod))
 
     async def _reconcile(self, by: str, pod: str) -> str:
-        again = (await self.controllers[by].reconcile(("test", name_of(pod)))).again
+        again = (await self.replicas[by].controller.reconcile(("test", name_of(pod)))).again
         return "done" if again is None else f"again in {again.total_seconds():g}s"
 
     async def do_stand(self, pod: str, engine: str = "eviction", *words: str) -> None:
@@ -446,7 +463,7 @@ class BudgetStage(ClientStage):
         self.world.add_zone(letter, {"rollout-group": group})
 
     def _process(self, name: str = "x") -> Process:
-        return self.courts[name].process
+        return self.replicas[name].process
 
 
 async def _timed(awaited: Awaitable[str]) -> str:
@@ -483,3 +500,25 @@ def _read(words: tuple[str, ...]) -> dict[str, str]:
 
 def _read_selector(text: str) -> dict[str, str]:
     return dict([text.split(":")]) if text else {}
+
+
+def _make_review(pod: str, **changes: object) -> dict[str, Any]:
+    """Return a review of an eviction; `review`: the version of the review itself."""
+    version, policy = changes.pop("review", "v1"), changes.pop("policy", "policy/v1")
+    eviction = {
+        "apiVersion": policy,
+        "kind": "Eviction",
+        "metadata": {"name": name_of(pod), "namespace": "test"},
+        "deleteOptions": changes.pop("options", {}),
+    }
+    fields = {
+        "operation": "CREATE",
+        "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "subResource": "eviction",
+        "namespace": "test",
+        "name": name_of(pod),
+        "object": eviction,
+        "oldObject": None,
+    }
+    return review_tree(f"admission.k8s.io/{version}", **{**fields, **changes})

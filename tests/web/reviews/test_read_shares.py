@@ -14,10 +14,9 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review, Scalable
 from rollout_operator.web.no_downscale import LATELY, RepeatedReads, Standing, UnconfirmedReads
 from tests.controllers.fake_client import Json
-from tests.guards.arbiter_bench import name_of, part, rule
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
+from tests.web.budgets.stage import BudgetStage
 from tests.web.downscale_world import GROUP, LIMIT, World, pods_of, three_zones, zone
-from tests.web.eviction_world import court
 
 QPS = 5.0
 SECOND = timedelta(seconds=1)
@@ -153,51 +152,36 @@ async def test_li06_the_first_read_of_a_set_waits_for_no_repetition_of_another()
 @in_virtual_time
 async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_was() -> None:
     """LI-09, LI-07: a drain gets rid of a pod that is pending, however many are made up."""
-    made = court(rule(), qps=QPS)
-    held = made.here.client.objects["pods", name_of("a-0")]
-    made.here.client.put("pods", {**held, "status": {**part(held, "status"), "phase": "Pending"}})
-    made.process.sync()
+    stage = BudgetStage([], qps=QPS)
+    await stage.act("change a-0 phase=Pending; see")
     async with asyncio.TaskGroup() as tasks:
         for number in range(200):
-            tasks.create_task(made.send_request("a-1", name=f"none-{number}"))
+            tasks.create_task(stage.do_evict("a-1", f"name=none-{number}"))
         await asyncio.sleep(0.001)
         begin = elapsed()
-        assert (await made.send_request("a-0")).startswith("allow")
+        assert (await stage.do_evict("a-0")).startswith("allowed pod_not_running")
         assert elapsed() - begin < SECOND
 
 
 @in_virtual_time
 async def test_li09_pods_that_never_were_cost_a_share_of_the_rate_limit() -> None:
     """LI-09: a client that requests more of them is refused for now; known pods are no part."""
-    made = court(qps=5.0)
-    requested = [made.send_request("a-0", name=f"none-{number}") for number in range(200)]
-    begin = elapsed()
-    answers = await asyncio.gather(*requested)
-    allowed = [one for one in answers if one.startswith("allow")]
-    assert len(allowed) == len(made.calls) <= 5 + 0.5 * (elapsed() - begin).total_seconds() + 1
+    stage = BudgetStage([], qps=QPS)
+    answers = await asyncio.gather(*(stage.do_evict("a-0", f"name=none-{n}") for n in range(200)))
+    allowed = [one for one in answers if one.startswith("allowed")]
+    calls = len(stage.client.calls)
+    assert len(allowed) == calls <= 5 + 0.5 * elapsed().total_seconds() + 1
     assert {one[:4] for one in answers if one not in allowed} == {"429 "}
-    assert await made.send_request("a-1") == "allow"
+    assert await stage.do_evict("a-1") == "allowed"
 
 
 @in_virtual_time
 async def test_li09_reviews_of_one_pod_share_a_read() -> None:
     """LI-09: beyond the burst, who waits for the next read gets its answer with all others."""
-    made = court(qps=5.0)
-    answers = await asyncio.gather(*(made.send_request("a-0", name="none") for _ in range(100)))
-    assert all(one.startswith("allow") for one in answers)
-    assert len(made.calls) < 10
-
-
-@in_virtual_time
-async def test_li09_a_dry_run_of_a_pod_that_does_not_run_reads_nothing() -> None:
-    """LI-09: it lets nothing go."""
-    made = court(rule())
-    held = made.here.client.objects["pods", name_of("a-0")]
-    status = {**part(held, "status"), "phase": "Pending"}
-    made.here.client.put("pods", {**held, "status": status})
-    made.process.sync()
-    assert (await made.send_request("a-0", dryRun=True)).startswith("allow")
-    assert made.calls == []
+    stage = BudgetStage([], qps=QPS)
+    answers = await asyncio.gather(*(stage.do_evict("a-0", "name=none") for _ in range(100)))
+    assert all(one.startswith("allowed") for one in answers)
+    assert len(stage.client.calls) < 10
 
 
 class FetchNames:
