@@ -181,9 +181,8 @@ class DepartedZones:
                 log.warn("Zone left while it was short, and still counts", zone=old.name)
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
-        elif isinstance(old, StatefulSet) and new is not None and begins_to_go:
-            if self._is_whole(old):
-                self._whole_at_end[old.uid] = new.resource_version
+        elif begins_to_go and isinstance(old, StatefulSet) and new and self._is_whole(old):
+            self._whole_at_end[old.uid] = new.resource_version
         version = new or old
         if version is not None:
             self._look_at(version.name)
