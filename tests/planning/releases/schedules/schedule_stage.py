@@ -55,6 +55,7 @@ class ScheduleStage(stories.Steps):
         self.gates: dict[str, ReleaseGate] = {}
         self.failed: dict[str, str] = {}
         self.lacks: dict[str, Any] = {}
+        self.notes: list[str] = []
 
     async def do_wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -154,6 +155,10 @@ class ScheduleStage(stories.Steps):
             found += self._step(self.schedules[name])
         return "; ".join(found)
 
+    async def do_say(self) -> str:
+        """The sentences of the last events."""
+        return " / ".join(self.notes)
+
     async def do_show(self, key: str) -> str:
         """All that a gate says of itself."""
         one = self.gates[key]
@@ -197,6 +202,7 @@ class ScheduleStage(stories.Steps):
         found = [self._act(action) for action in plan.actions]
         status = render_schedule_status(snapshot, plan, self.failed)
         events = choose_schedule_events(one.status, status)
+        self.notes = [each.note for each in events]
         assert choose_schedule_events(status, status) == ()
         old, new = _show_status(one.status), _show_status(status)
         found += [part for part in new if part not in old]
