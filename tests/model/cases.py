@@ -22,8 +22,8 @@ _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status", "webhooks")
 def bend(tree: Any, changes: str, at: str = "spec") -> Any:
     """Return an object with the changes of a case: YAML, by the path of a field.
 
-    A path begins at the object or, as most, below `at`; `this` is the whole object. What is
-    `absent` is taken away, and `{x * 1025}` in a text is that long.
+    A path begins at the object or, as most do, below `at`; `this` is the whole object. A field that
+    is `absent` is taken away; `{x * 1025}` in a text stands for so many, as `[x, "* 65"]` in lists.
     """
     tree = deepcopy(tree)
     for path, value in yaml.safe_load(f"{{{changes}}}").items():
@@ -44,7 +44,7 @@ def bend(tree: Any, changes: str, at: str = "spec") -> Any:
 
 
 def lengthen(value: Any) -> Any:
-    """Return the value with long texts and lists, as `[a, "* 65"]`, at their length."""
+    """Return the value with long texts and lists at their length."""
     if isinstance(value, str):
         return _LONG.sub(lambda match: match[1] * int(match[2]), value)
     if isinstance(value, dict):

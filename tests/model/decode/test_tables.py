@@ -61,7 +61,7 @@ def reads(decode: Callable[[bytes], Any], tree: Any, at: str = "spec") -> Reader
 
 
 def decode_consistent_pod(body: bytes) -> Pod:
-    """Return a pod, of which some fields follow from others, and which others name alike."""
+    """Return a pod after checking that its fields agree, and that salvage finds the same owner."""
     pod = decode_pod(body)
     assert salvage("Pod", body, DecodeError("x")).owner_uid == pod.owner_uid
     assert pod.is_ready is not bool(pod.why_not_ready)
