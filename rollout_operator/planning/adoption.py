@@ -67,7 +67,8 @@ _COMPONENT_HEAD: Final = """\
 # Run the commands of `rollout-operator adopt` on the cluster first, then add this to the
 # `components` of the overlay that has these StatefulSets. It needs their names as they are there
 # before the overlay's own namePrefix and nameSuffix. If the build fails with "nothing selected by
-# StatefulSet", put it into a kustomization of its own, whose only resource is that overlay.
+# StatefulSet", put it into a kustomization of its own, whose only resource is that overlay, or
+# leave out groups of other overlays with -group.
 """
 
 Patch = Mapping[str, object]
@@ -104,6 +105,8 @@ class SetAdoption(msgspec.Struct, frozen=True, rename="camel"):
     patch: Patch | None
     """None where nothing must change."""
     undo: Patch | None
+    wanted: Patch
+    """What Git has to say, which the cluster may say already."""
 
 
 class GroupAdoption(msgspec.Struct, frozen=True, rename="camel"):
@@ -135,6 +138,11 @@ class AdoptionPlan(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def patched(self) -> tuple[SetAdoption, ...]:
         return tuple(sts for group in self.groups for sts in group.patched)
+
+    @property
+    def adopted(self) -> tuple[SetAdoption, ...]:
+        """Return the zones of all groups that are under the operator, or will be."""
+        return tuple(sts for group in self.groups if not group.is_held for sts in group.sets)
 
     @property
     def needs_a_person(self) -> bool:
@@ -366,7 +374,17 @@ def _plan_set(sts: AdoptableSet, group: str) -> SetAdoption:
         patch["spec"] = {"updateStrategy": {"type": ON_DELETE, "rollingUpdate": None}}
         before = {"type": sts.strategy, "rollingUpdate": sts.rolling_update}
         undo["spec"] = {"updateStrategy": before}
-    return SetAdoption(sts.name, *choose_zone(sts), patch or None, undo or None)
+    labels = {**_pick(sts.labels, GROUP_LABEL, GROUP_LABEL_LONG), **head.get("labels", {})}
+    pace = {**_pick(sts.annotations, MAX_UNAVAILABLE), **head.get("annotations", {})}
+    wanted = {
+        "metadata": {"labels": labels, **({"annotations": pace} if pace else {})},
+        "spec": {"updateStrategy": {"type": ON_DELETE, "rollingUpdate": None}},
+    }
+    return SetAdoption(sts.name, *choose_zone(sts), patch or None, undo or None, wanted)
+
+
+def _pick(content: Mapping[str, str], *keys: str) -> dict[str, str]:
+    return {key: content[key] for key in keys if key in content}
 
 
 def _keep_pace(sts: AdoptableSet) -> str:
@@ -550,15 +568,15 @@ def _render_command(name: str, patch: Patch | None, namespace: str) -> str:
 
 
 def render_component(plan: AdoptionPlan) -> str:
-    """Return a kustomize component with the patches."""
+    """Return a kustomize component, the same before and after the patches are applied."""
     component: dict[str, object] = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "patches": [_build_target(sts) for sts in plan.patched],
+        "patches": [_build_target(sts) for sts in plan.adopted],
         # A target that matches nothing passes in silence, a replacement without its source does
         # not. These write the kind over itself, so that the build fails where no or two sets have
         # the name.
-        "replacements": [_build_assertion(sts.name) for sts in plan.patched],
+        "replacements": [_build_assertion(sts.name) for sts in plan.adopted],
     }
     return _COMPONENT_HEAD + _dump(component)
 
@@ -569,7 +587,7 @@ def _build_assertion(name: str) -> Mapping[str, object]:
 
 
 def _build_target(sts: SetAdoption) -> Mapping[str, object]:
-    patch = dict(sts.patch or {})
+    patch = dict(sts.wanted)
     head = patch.pop("metadata", {})
     named = {"name": sts.name, **(head if isinstance(head, dict) else {})}
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": named, **patch}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from rollout_operator.planning.adoption import render_component, render_text
 from tests.kustomize import KustomizeError, render
@@ -73,6 +74,44 @@ def test_the_component_has_the_same_patches() -> None:
     names = [one["source"]["name"] for one in component["replacements"]]
     assert names == [one.name for one in found.groups[0].sets]
     assert yaml.safe_load(render_component(plan(three(generation=2))))["patches"] == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {},
+        {"annotations": {"rollout-max-unavailable": "2"}},
+        {"labels": {"grafana.com/rollout-group": "ingester"}},
+        {"strategy": "OnDelete"},
+        {"rolling_update": {"maxUnavailable": 2, "partition": 0}},
+    ],
+)
+@pytest.mark.parametrize("patched", [1, 3])
+def test_the_component_is_the_same_after_the_patches(
+    patched: int, before: dict[str, object]
+) -> None:
+    """The commands come first: what Git needs is not lost by running them, or by a part of them."""
+    sets = three(**before)
+    found = plan(sets)
+    after = [
+        replace(
+            sts,
+            strategy="OnDelete",
+            rolling_update=None,
+            labels={**sts.labels, **_patched(one.patch, "labels")},
+            annotations={**sts.annotations, **_patched(one.patch, "annotations")},
+        )
+        for sts, one in zip(sets, found.groups[0].sets, strict=True)
+    ]
+
+    component = render_component(found)
+    assert len(yaml.safe_load(component)["patches"]) == 3
+    assert render_component(plan([*after[:patched], *sets[patched:]])) == component
+
+
+def _patched(patch: object, field: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(json.dumps(patch))["metadata"].get(field, {})
+    return found
 
 
 def test_what_a_file_says_of_zones_is_one_line() -> None:
