@@ -150,7 +150,7 @@ class Code(StrEnum):
     # failing: a person must change something
     WRONG_STRATEGY = ("wrong_strategy",
         "a member's update strategy is not OnDelete; the operator leaves the group alone",
-        "set spec.updateStrategy.type of that StatefulSet to OnDelete")
+        "set spec.updateStrategy of that StatefulSet to {type: OnDelete, rollingUpdate: null}")
     REVISION_EMPTY = ("revision_empty",
         "a member's status names no current or no update revision",
         "see whether the StatefulSet controller runs")

@@ -40,8 +40,9 @@ from rollout_operator.model.release_plan import (
     OCI_REPOSITORY,
 )
 from rollout_operator.model.releases import RefusedRelease
-from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.scaling import ScalingSnapshot, TimesSource
 from rollout_operator.model.units import format_rfc3339, is_odd_brake
+from rollout_operator.planning.downscales import explain_bad_time
 from rollout_operator.planning.requests import NoTarget, is_labelled, plan_target
 from rollout_operator.planning.rights import TLS_FLAG, share_policies
 from rollout_operator.planning.rollout import plan_group
@@ -75,6 +76,7 @@ _OF_REASONS: Final = {
     ),
 }
 
+_TRACKER_FLAG: Final = "use-zone-tracker"
 _PREFIXES: Final = ("grafana.com/", "rollout-")
 # Two letters of twenty may be wrong, and a short word may be another word.
 _NEAR: Final = 0.85
@@ -315,6 +317,8 @@ def _check_settings(installation: Installation) -> Iterator[Finding]:
     """Yield what the planner says of the settings of groups, and reviews of those of sets."""
     for name, members in installation.groups.items():
         yield from _list_findings(_list_reasons(name, [each.sts for each in members], installation))
+    is_tracked = installation.are_any_on(_TRACKER_FLAG)
+    source = TimesSource.TRACKER if is_tracked else TimesSource.ANNOTATIONS
     for each in installation.sets:
         for key in sorted(_SWITCHES & each.labels.keys()):
             value = each.labels[key]
@@ -325,6 +329,9 @@ def _check_settings(installation: Installation) -> Iterator[Finding]:
             target = plan_target(each.sts.annotations, each.sts.service_name)
             if isinstance(target, NoTarget):
                 yield find(FindingCode.PREPARE_INCOMPLETE, each.title, target.problem)
+        if why := explain_bad_time(each.sts, source):
+            text = f"{why}; downscales of its group are refused or held because of it"
+            yield find(FindingCode.ODD_VALUE, each.title, text)
 
 
 def _list_reasons(
@@ -383,7 +390,8 @@ def _choose_nearest(key: str) -> str:
     if key in _KNOWN or not key.lower().startswith(_PREFIXES):
         return ""
     # Under the other prefix, or without a prefix, it is the same.
-    short = {known.rpartition("/")[2]: known for known in reversed(_KNOWN)}
+    known_keys = sorted(_KNOWN, key=lambda known: ("/" in known) == ("/" in key))
+    short = {known.rpartition("/")[2]: known for known in known_keys}
     near = difflib.get_close_matches(key.rpartition("/")[2].lower(), short, n=1, cutoff=_NEAR)
     return short[near[0]] if near else ""
 

@@ -384,6 +384,16 @@ def list_recent(
     )
 
 
+def explain_bad_time(sts: StatefulSet, source: TimesSource) -> str:
+    """Return why times of a zone cannot be read; empty where they can be."""
+    try:
+        _read_span(sts)
+        _read_last(sts, {}, source)
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
 def knows_downscale(
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],
