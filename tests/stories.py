@@ -106,6 +106,8 @@ def _parse(path: Path, text: str) -> list[Story]:
                 command, above = lines.pop()
                 last = (command, f"{above}\n{outcome}")
             blocks[-1] = replace(blocks[-1], lines=(*lines, last), end=number + 1)
+    empty = [one.title for one in blocks if not one.lines]
+    assert not empty, f"{path}: no commands: {empty}"
     return blocks
 
 

@@ -95,3 +95,9 @@ def test_what_differs_is_shown_or_written(path: Path) -> None:
         ("b", "6\n7"),
         ("c", "3"),
     ]
+
+
+def test_a_story_without_commands_is_refused(path: Path) -> None:
+    for text in ("-- s\n", "-- s\n-- t\na\n", "# t\nb\n-- s\n"):
+        with pytest.raises(AssertionError, match=r"no commands: \['s'\]"):
+            read(path, text)
