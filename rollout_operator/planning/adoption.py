@@ -532,6 +532,7 @@ def render_text(plan: AdoptionPlan) -> str:
             "",
             "# 2. In Git, so that nothing reverts it: rollout-operator adopt -o yaml",
             "#    Where the overlay has namePrefix or nameSuffix, that file says where it belongs.",
+            "#    With Helm: set label, annotation and updateStrategy by the values of the chart.",
             "",
             "# The way back. Not during a rollout: the zones would then go on all at once.",
             *(f"# {_render_command(sts.name, sts.undo, plan.namespace)}" for sts in plan.patched),
