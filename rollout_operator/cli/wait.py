@@ -208,6 +208,8 @@ class RolloutWait:
     """How long a group with stuck pods may make no progress; zero: for ever."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
+    _remarks: Sequence[str] = ()
+    """What could not be read, or that no operator acts: the time may be over for that."""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
     """By title, as the next two."""
     _farthest: dict[str, WaitProgress] = field(default_factory=dict)
@@ -229,6 +231,7 @@ class RolloutWait:
     async def _list_awaited(self) -> Sequence[Awaited]:
         """Return the objects to wait for. Raises InvalidInput where there are none."""
         seen = await self.inspect()
+        self._remarks = seen.remarks
         if awaited := _list_awaited(seen, self.goal, self.named):
             return awaited
         raise describe_miss([seen.description], self.named)
@@ -266,6 +269,8 @@ class RolloutWait:
                 self.write_line(f"a person has to change something for {wanted.title}")
                 return ExitCode.NEEDS_A_PERSON
         if now >= deadline:
+            for remark in self._remarks:
+                self.write_line(remark)
             goal = "deployed" if self.named.release else self.goal
             self.write_line(f"not {goal} within {format_duration(self.timeout)}")
             return ExitCode.TIMED_OUT

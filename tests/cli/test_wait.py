@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_lab.zones import three_zones
 
@@ -45,6 +46,7 @@ class Wait:
     ) -> None:
         self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
+        self.remarks: tuple[str, ...] = ()
         self._inspector = world.inspector()
         self._waiter = RolloutWait(
             inspect=self._inspect,
@@ -60,7 +62,7 @@ class Wait:
         error = self.fails()
         if error is not None:
             raise error
-        return await self._inspector.inspect()
+        return replace(await self._inspector.inspect(), remarks=self.remarks)
 
     async def end(self) -> ExitCode:
         return await self._waiter.run()
@@ -93,11 +95,13 @@ async def test_d_76_it_ends_with_3_when_the_time_is_over() -> None:
         await VirtualClock().sleep(world.patience)
         begin = elapsed()
         wait = Wait(world, timeout=timedelta(minutes=1))
+        wait.remarks = ("operator not reached: no endpoints", "no process holds the Lease ro")
 
         assert await wait.end() is ExitCode.TIMED_OUT
 
         assert timedelta(minutes=1) <= elapsed() - begin < timedelta(seconds=62)
-        assert wait.reported[-1] == "not rolled-out within 1m0s"
+        end = "not rolled-out within 1m0s"
+        assert wait.reported[1:] == [*wait.remarks, end], "the time may be over for that"
 
 
 @in_virtual_time

@@ -51,6 +51,7 @@ async def test_d_76_a_reader_sees_all_and_scripts_wait(world: World) -> None:
         await world.set_image(names, "v2")
         reported = await person.run_command("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
         assert "0/6 updated" in reported
+        assert "operator not reached: " in reported
         assert reported.endswith("not rolled-out within 3s\n")
         assert "goes now" in " ".join(
             (await person.run_command("explain", f"{names[0]}-0")).split()
