@@ -9,7 +9,7 @@ LEAVING: Final = ("s1-left", "both-left")
 DEPARTURES: Final = (
     Mutant(
         name="zone-that-left-forgotten",
-        old="is_whole = self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT",
+        old="is_whole = ended is not None or self._is_whole(sts)",
         new="is_whole = True",
         breaks="SI-26: a zone that is deleted while it is short holds nothing",
         scenarios=LEAVING,
