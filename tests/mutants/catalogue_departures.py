@@ -23,8 +23,8 @@ DEPARTURES: Final = (
     ),
     Mutant(
         name="zone-that-goes-with-its-pods-taken-for-whole",
-        old="if not scopes or (new is None and self._whole_at_end.get(old.uid)):",
-        new="if not scopes or (new is None and old.uid in self._whole_at_end):",
+        old="isinstance(old, StatefulSet) and new and self._is_whole(old):",
+        new="isinstance(old, StatefulSet) and new:",
         breaks="SI-26: one that was short when its deletion began, and waits for its pods",
         scenarios=LEAVING,
     ),
