@@ -9,6 +9,7 @@ A path may have several answers: they are given in order, and the last one again
 answer is a function of the request, so that a test can hold it back, cut it or stream it.
 """
 
+import asyncio
 import json
 import ssl
 from collections import defaultdict
@@ -76,6 +77,9 @@ class FakeApi:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        # A connection of the last moment is accepted first, so that it is closed with the others.
+        for _ in range(10):
+            await asyncio.sleep(0)
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
