@@ -1,7 +1,6 @@
 """How texts of reasons list, count and cut things, and how a plan becomes sentences."""
 
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Final, assert_never
@@ -68,17 +67,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
-    """Wrap text at blanks only; `indent` begins all lines but the first."""
-    return textwrap.wrap(
-        text,
-        width,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def read_table(name: str) -> Iterator[list[str]]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from rollout_lab.end import forget_output
 from rollout_lab.simulate.changes import check_names
 from rollout_lab.simulate.compare import render_comparison
+from rollout_lab.simulate.copies import ObjectsCopy, copy_namespace
 from rollout_lab.simulate.document import render_json
 from rollout_lab.simulate.dump import choose_objects
 from rollout_lab.simulate.figures import add_up
@@ -45,7 +46,6 @@ from rollout_operator.config.grammar import ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.kube.connection import Access
 from rollout_operator.model.names import ExitCode, InvalidInput
-from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
 from rollout_operator.planning.wording import printable
 
 # Names of pods take half of it.

@@ -5,8 +5,8 @@ from itertools import zip_longest
 from typing import Final
 
 from rollout_lab.simulate.figures import Figures, find_shortest_pause
-from rollout_lab.simulate.report import SimulationRun, list_ends, show_span
-from rollout_operator.planning.wording import count, wrap_words
+from rollout_lab.simulate.report import SimulationRun, list_ends, show_span, wrap_words
+from rollout_operator.planning.wording import count
 
 _GAP: Final = "  "
 

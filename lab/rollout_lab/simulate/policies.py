@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rollout_lab.model.fields import child, name_of, namespace_of, number, timestamp
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.simulate.copies import ObjectsCopy
 from rollout_operator.cli.dumps import HINT, BadDump, is_of
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
 from rollout_operator.model.budget import PlacedSet
@@ -32,7 +33,6 @@ from rollout_operator.model.policy import (
     WatchedPolicy,
 )
 from rollout_operator.model.units import parse_go_int, parse_rfc3339, quote
-from rollout_operator.operator.copies import ObjectsCopy
 from rollout_operator.planning.conditions import READY, STALLED
 from rollout_operator.planning.policy_zones import (
     NodeLabels,

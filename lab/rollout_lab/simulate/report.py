@@ -1,5 +1,6 @@
 """A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -29,7 +30,7 @@ from rollout_operator.model.policy import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.doctor import EXPLANATIONS
 from rollout_operator.planning.readiness import choose_limit
-from rollout_operator.planning.wording import count, join_names, wrap_words
+from rollout_operator.planning.wording import count, join_names
 
 INDENT: Final = "  "
 # The objects of the input are put into the world in its first instant.
@@ -331,3 +332,14 @@ def show_span(span: timedelta) -> str:
 
 def _indent(sentences: Iterable[str]) -> Iterator[str]:
     return (f"{INDENT}{sentence}" for sentence in sentences)
+
+
+def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
+    """Wrap text at blanks only; `indent` begins all lines but the first."""
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -5,11 +5,11 @@ from typing import Final
 import pytest
 from rollout_lab.model.fields import child, name_of
 from rollout_lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES
+from rollout_lab.simulate.copies import ObjectsCopy, copy_namespace
 from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import Denied
-from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
 from tests.operator.diagnosis.inspected import PERSON, ObservedCluster, observed_cluster
 from tests.virtual_time import in_virtual_time
 
