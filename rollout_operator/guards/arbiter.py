@@ -424,6 +424,11 @@ class Arbiter:
         """Return whether a budget selects a pod, or may: not all budgets are known."""
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
+    def is_granted(self, pod: Pod) -> bool:
+        """Return whether an eviction of a pod under a budget was granted a moment ago (SI-16)."""
+        request = DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)
+        return self._is_granted(request) and isinstance(self.choose(request), Budget)
+
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. A pod that may go is reserved."""
         with self._metrics.inflight.track_inprogress():

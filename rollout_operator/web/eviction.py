@@ -64,7 +64,8 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         verdict = assess_request(review, self.namespace)
         if verdict is None:
             pod = self.pods.get(review.namespace, review.name)
-            if isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod):
+            is_known = isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod)
+            if isinstance(pod, Pod) and is_known and not self._is_repeated(pod, review):
                 return await self._review_pod(pod, review, until)
             left = until - _TO_DECIDE - self.clock.elapsed()
             try:
@@ -97,6 +98,10 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         owner = None if pod.owner_uid is None else self.sets.get_by_uid(pod.owner_uid)
         return owner is not None or not self.arbiter.may_cover(pod)
 
+    def _is_repeated(self, pod: Pod, review: Review) -> bool:
+        """Return whether a pod was let go a moment ago: another may have its name by now."""
+        return not wants_dry_run(review) and self.arbiter.is_granted(pod)
+
     async def _answer_live(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
     ) -> Verdict:
@@ -117,6 +122,8 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         pod = decode_pod(body)
         if not is_running(pod):
             return allow_not_running()
+        if isinstance(cached, Pod) and cached.uid == pod.uid and arbiter.is_granted(cached):
+            return allow(Code.DISRUPTION_GRANTED)
         choice = arbiter.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
         if choice is None:
             return allow(Code.POD_NOT_IN_SCOPE)
