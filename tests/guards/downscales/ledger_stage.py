@@ -14,6 +14,7 @@ from tests import stories
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH, FakeClock
 
+GROUP = GroupName("ingester")
 TARGET = Target(port=8080, path="ingester/prepare", service="ingester")
 
 
@@ -25,8 +26,11 @@ class LedgerStage(stories.Steps):
         self.ledger = Downscales(self.clock, late_calls=timedelta(seconds=10))
         self.kept: dict[str, DownscaleReservation] = {}
         self.reports: list[str] = []
-        self.ledger.on_change(lambda uid, group: self.reports.append(_short(uid)))
+        self.ledger.on_change(self._report)
         self.state: dict[str, str] = {}
+
+    def _report(self, uid: Uid, group: GroupName | None) -> None:
+        self.reports.append(_short(uid) + (f" of group {group!r}" if group != GROUP else ""))
 
     def look(self) -> list[str]:
         before, self.state = self.state, self._describe()
@@ -65,8 +69,8 @@ class LedgerStage(stories.Steps):
                 found[f"entry {letter}"] = f"{entry.text} after {entry.before}"
             unsettled = {key for key in found if key.endswith(letter)} - {f"last {letter}"}
             assert bool(unsettled) == ledger.remembers(uid) == (uid in ledger.list_sets())
-        if underway := ledger.find_underway(GroupName("ingester")):
-            other = ledger.find_underway(GroupName("ingester"), but=sts_uid(underway.zone[-1]))
+        if underway := ledger.find_underway(GROUP):
+            other = ledger.find_underway(GROUP, but=sts_uid(underway.zone[-1]))
             found["underway"] = f"{underway.zone} {underway.replicas_from}-{underway.replicas_to}"
             found["underway"] += f" and {other.zone}" if other else ""
         return found
@@ -156,12 +160,13 @@ class LedgerStage(stories.Steps):
         return " ".join(_seconds(one[uid]) if uid in one else "shown" for one in seen)
 
     async def do_group(self, letter: str, *labels: str) -> str:
-        """Reserve for a set with these labels; show the group of the reservation."""
+        """Reserve for a set with these labels; show group and namespace of the reservation."""
         keys = {"short": GROUP_LABEL, "long": GROUP_LABEL_LONG}
         pairs = (label.partition("=") for label in labels)
         zone = sts(letter, labels={keys[key]: text for key, _, text in pairs})
-        group = self.ledger.begin(zone, _key(letter, "3-1"), EPOCH, []).group
-        return f"{group!r}, underway {self.ledger.find_underway(group) is not None}"
+        made = self.ledger.begin(zone, _key(letter, "3-1"), EPOCH, [])
+        is_underway = self.ledger.find_underway(made.group) is not None
+        return f"{made.group!r} in {made.namespace}, underway {is_underway}"
 
     async def do_wait(self, seconds: float) -> None:
         self.clock.jump(timedelta(seconds=seconds))
