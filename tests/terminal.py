@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -34,7 +35,7 @@ def on_terminal(
         stderr=slave,
         env={**os.environ, "TERM": "xterm", **env},
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_take_terminal,
     )
     os.close(slave)
     try:
@@ -43,6 +44,12 @@ def on_terminal(
         process.kill()
         process.wait()
         os.close(master)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # Ignored, and inherited so, where the tests run in the background of a shell.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read_until(master: int, awaited: str) -> str:
