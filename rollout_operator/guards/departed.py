@@ -44,7 +44,7 @@ _RECORD_BYTES: Final = 1024
 _ENTRY_BYTES: Final = 200
 # So many of a StatefulSet's records are matched with all policies at each change of a pod.
 _MOST_MATCHED: Final = 16
-# By then the watch of pods has caught up with that of StatefulSets.
+# What comes so soon after a zone has left may be where it went.
 LATEST: Final = timedelta(minutes=1)
 
 _Scope: TypeAlias = tuple[str, str]
@@ -101,16 +101,17 @@ class DepartedZones:
         map_going: Callable[[Collection[Uid], Iterable[Pod], datetime], Mapping[Uid, Deletion]],
         now: Callable[[], datetime],
         age: Callable[[], timedelta],
-        is_listing: Callable[[], bool],
+        listed_from: Callable[[], str | None],
         find_newcomers: Callable[[Uid], Newcomers | None],
     ) -> None:
         """`now` is the API server's time, `age` that of the cache of pods.
 
-        `is_listing` says that changes of pods come from a list, after a gap in the watch.
+        `listed_from` returns the version that was known before a list, None while changes of pods
+        come from the watch.
         """
         self._sets, self._pods, self._clock = sets, pods, clock
         self._map_going, self._find_newcomers = map_going, find_newcomers
-        self._now, self._age, self._is_listing = now, age, is_listing
+        self._now, self._age, self._listed_from = now, age, listed_from
         self._kinds: dict[str, _Kind] = {}
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[_Scope, _Departed]] = {}
@@ -295,7 +296,7 @@ class DepartedZones:
             self._just_left[sts.name] = _JustLeft(sts, scopes, version, now, _measure_size(sts))
             excess = sum(left.size for left in self._just_left.values()) - MOST_BYTES
             for name, left in list(self._just_left.items()):
-                if excess > 0 or now - left.at >= LATEST:
+                if excess > 0 or now - left.at >= COUNTS_FOR:
                     del self._just_left[name]
                     excess -= left.size
         else:
@@ -334,8 +335,8 @@ class DepartedZones:
     ) -> None:
         """Take over a change of a pod from before its zone left, which was short then."""
         left = self._just_left[name]
-        is_late = self._clock.elapsed() - left.at < LATEST
-        if is_late and self._was_down_before(left.version, left.sts, old, new):
+        counts = self._clock.elapsed() - left.at < COUNTS_FOR
+        if counts and self._was_down_before(left.version, left.sts, old, new):
             del self._just_left[name]
             self._add(left.sts, left.scopes, left.at)
             self._forget_surplus()
@@ -353,9 +354,11 @@ class DepartedZones:
             return False
         if isinstance(new, Pod) and new.is_ready:
             return False
-        if self._is_listing():
-            # What the watch has missed may have been before, unless the pod was seen later.
-            return old is None or not is_older(version, old.resource_version)
+        since = self._listed_from()
+        if since is not None:
+            # What was missed may have been before, unless the watch or the pod was seen later.
+            seen = [since] if old is None else [since, old.resource_version]
+            return not any(is_older(version, each) for each in seen)
         at = self._pods.find_deletion(pod.uid) if new is None else new.resource_version
         return is_older(at, version)
 

@@ -347,7 +347,7 @@ class Informer(Generic[Cached]):
         self._states: StateStream[Cached] = StateStream(api, of)
         self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
         self._turn = _ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
-        self._is_listing = False
+        self._listed_from: str | None = None
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.liveness = Liveness()
         self.staleness = Staleness()
@@ -372,9 +372,9 @@ class Informer(Generic[Cached]):
         return self._synced.is_set()
 
     @property
-    def is_listing(self) -> bool:
-        """Return whether changes that are reported now come from a list, not from the watch."""
-        return self._is_listing
+    def listed_from(self) -> str | None:
+        """Return the version known before the list that is reported now; None: by the watch."""
+        return self._listed_from
 
     @property
     def age(self) -> timedelta:
@@ -463,11 +463,11 @@ class Informer(Generic[Cached]):
         return self._turn.is_settled
 
     async def _list(self) -> None:
-        self._is_listing = True
+        self._listed_from = self._version
         try:
             await self._replace_all()
         finally:
-            self._is_listing = False
+            self._listed_from = None
 
     async def _replace_all(self) -> None:
         has_turn = await self._turn.take()
@@ -615,13 +615,15 @@ class Informer(Generic[Cached]):
         object without a name, or without one of ours, is found by a list of all between two
         streams.
         """
-        if self._is_listing:
+        if self._listed_from is not None:
             return
         if not broken.name or (self._of.namespace and broken.namespace != self._of.namespace):
             self._list_due_at = self._clock.elapsed()
             return
         page = await self._of.fetch_object(self._api, broken.namespace, broken.name)
-        if self._is_listing or is_older(page.resource_version, broken.resource_version):
+        if self._listed_from is not None or is_older(
+            page.resource_version, broken.resource_version
+        ):
             return
         reread = self._of.read(page.items[0]) if page.items else None
         changes = self._of.store.heal(broken, reread)

@@ -120,8 +120,8 @@ class NamespaceShare(Generic[Cached]):
         return self._joined.is_set() and self._informer.has_synced
 
     @property
-    def is_listing(self) -> bool:
-        return self._informer.is_listing
+    def listed_from(self) -> str | None:
+        return self._informer.listed_from
 
     @property
     def age(self) -> timedelta:

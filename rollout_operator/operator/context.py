@@ -421,7 +421,7 @@ class Context:
             map_going=self.in_flight.map_going,
             now=partial(self.get_time, client),
             age=lambda: self.pod_informer.age,
-            is_listing=lambda: self.pod_informer.is_listing,
+            listed_from=lambda: self.pod_informer.listed_from,
             find_newcomers=self.arrivals.get,
         )
         self._watch_changes()

@@ -42,7 +42,10 @@ class World:
         self.pods = PodStore() if pods is None else pods
         self.going: dict[Uid, Deletion] = {}
         self.newcomers: Newcomers | None = None
-        self.age, self.is_listing = timedelta(0), False
+        self.age = timedelta(0)
+        self.seen = 10
+        """The newest version that the watch of pods has told of."""
+        self.listed_from: str | None = None
         self.woken: list[str] = []
         self.departed = self.restart()
         self.version = 10
@@ -59,7 +62,7 @@ class World:
             map_going=lambda owners, pods, now: self.going,
             now=lambda: NOW,
             age=lambda: self.age,
-            is_listing=lambda: self.is_listing,
+            listed_from=lambda: self.listed_from,
             find_newcomers=lambda uid: self.newcomers,
         )
         self.departed.on_change(GROUP, self.woken.append)
@@ -74,6 +77,7 @@ class World:
         """Report a pod as the watch does, in its next version where no other is given."""
         self.version += 1
         given = {"labels": SELECTED, "resource_version": str(self.version), **changes}
+        self.seen = max(self.seen, int(str(given["resource_version"])))
         for old, new in self.pods.upsert(pod("a", ordinal, state, **given)):
             self.departed.on_pod(old, new)
 
@@ -141,6 +145,8 @@ class World:
                 self.newcomers = Newcomers(used=int(words[0]), generation=1, pods=pods)
             case "restart":
                 self.restart().begin()
+            case "bookmark":
+                self.seen = self.version
             case "blind":
                 self.age = timedelta(minutes=2)
             case "wait":
@@ -180,10 +186,10 @@ class World:
         last = pods.pop(name)
         if how == "down":
             pods[name] = replace(last, is_ready=False, resource_version=str(self.version))
-        self.is_listing = True
+        self.listed_from = str(self.seen)
         for old, new in self.pods.replace_all(pods.values()):
             self.departed.on_pod(old, new)
-        self.is_listing = False
+        self.listed_from = None
 
     def outline(self) -> list[str]:
         """Return what counts, such as `ingester 2/3 600s`; groups without anything are left out."""
@@ -298,8 +304,10 @@ one that was gone already
   delete, gone 1 13 | ingester 2/3 600s
 one that was ready, of which the watch tells late
   delete, up 1 13 | none
-it was down before, and later than any watch tells
-  delete, wait lag, down 1 13, down 2 13 | none
+one that was down already, of which a slow watch tells much later
+  delete, wait lag, down 1 13 | ingester 2/3 540s
+and when it would count no more
+  delete, wait end, down 1 13 | none
 its label went while the watch of pods was behind
   label none, down 1 13 | ingester 2/3 600s
 and another zone moved before the watch told
@@ -328,8 +336,10 @@ its label went, and another zone moved, before the list
   label none, follow other, gap gone 1 | ingester 2/3 600s | other 2/3 600s
 the watch had shown that pod after the zone left
   delete, up 1, gap gone 1 | none
-a gap after the watch has certainly caught up
-  delete, wait lag, gap gone 1 | none
+also a list that comes much later
+  delete, wait lag, gap gone 1 | ingester 2/3 540s
+a gap after the watch has caught up
+  delete, bookmark, gap gone 1 | none
 the cache of pods is too old to say whether it was whole
   blind, delete, gone 0 | ingester 2/3 600s
 a list after a gap finds it gone

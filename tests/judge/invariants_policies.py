@@ -55,6 +55,8 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_healthy(self) -> bool:
         """Return whether it was available: else it costs nothing, and waits for nothing."""
+        if not self.disturbs:
+            return False
         outage = self.state.outages.get(self.pod.name)
         return outage is None or (outage.ended is not None and outage.ended <= self.at)
 

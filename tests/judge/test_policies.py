@@ -231,6 +231,10 @@ DELETES = cases(
         "MAZ-30 the batch is open -> MAZ-30 MAZ-36": lambda t: batch(
             batch(t, 10, 1, "a-0"), 60, 2, "a-1"
         ),
+        "D-88 MAZ-30 a new replica that never came up goes beside it": lambda t: batch(
+            batch(t, 10, 1, "a-0").zone(11, "b", replicas=4).pod(11, "b-3", ready=False),
+            60, 2, "b-3",
+        ),
         "MAZ-30 the same number for another pod -> MAZ-30": follow(51, number=1),
         "MAZ-31 two zones at once -> MAZ-30 MAZ-31 MAZ-32": lambda t: batch(
             batch(t, 10, 1, "a-0"), 60, 2, "b-0"
