@@ -1,76 +1,77 @@
-"""Which hooks get our CA, and how often one is written (D-31, SI-20, LI-11, FP-34, W-25)."""
+"""The CA in webhook configurations: texts of commands beside this file, and what is no story."""
 
+import asyncio
+import copy
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from rollout_operator.model.names import (
+    INJECT_CA_LABEL,
+    NAMESPACE_LABEL,
     Conflict,
     Denied,
     OperatorError,
     TooManyRequests,
+    Uid,
     Unreachable,
 )
-from rollout_operator.model.objects import WebhookConfiguration
-from rollout_operator.pki.bundle import BURST, PAUSE, WriteRate, plan_patch
-from tests.kube.informer_rig import after
-from tests.pki.injection_bench import (
-    HOST,
-    NAMES,
-    OTHER_PEM,
-    PEM,
-    Cluster,
-    apply,
-    configuration,
-    encoded,
-)
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.pki.bundle import BURST, PAUSE, WriteRate, is_ours, plan_patch
+from tests.goldens import Golden
+from tests.pki.bundle_stage import ENCODED, NAMES, BundleStage, apply, configuration
+from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 
-WANTED = encoded(PEM)
+FIRST = next(text for text, name in ENCODED.items() if name == "first")
 
 
-def called(*hosts: str) -> WebhookConfiguration:
-    """Return a labelled configuration with a hook for each host, and the CA of another server."""
-    one = configuration("guard", *[OTHER_PEM] * len(hosts))
-    hooks = (replace(hook, host=host) for hook, host in zip(one.webhooks, hosts, strict=True))
-    return replace(one, webhooks=tuple(hooks))
+@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "bundles.txt"))
+def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await BundleStage(lines).play(story.commands))
+
+    run()
+    story.check(found, golden)
 
 
-@pytest.mark.parametrize(
-    ("host", "is_ours"),
-    [
-        pytest.param(HOST, True, id="our Service"),
-        pytest.param(f"{HOST}.cluster.local", True, id="the long name, in a URL"),
-        pytest.param("other.ops.svc", False, id="another Service"),
-        pytest.param("rollout-operator.prod.svc", False, id="of another namespace"),
-        pytest.param(f"x.{HOST}", False, id="below ours"),
-        pytest.param("10.0.0.1", False, id="an address"),
-        pytest.param("", False, id="none that is known"),
-    ],
-)
-def test_d31_only_hooks_that_call_us_are_written(host: str, is_ours: bool) -> None:
-    """D-31, SI-20: the CA of another server in a labelled configuration is left alone."""
-    one = called(host, HOST)
-    patched = apply(one, plan_patch(one, WANTED, "ops", NAMES))
-    expected = [WANTED if is_ours else encoded(OTHER_PEM), WANTED]
-    assert [hook.ca_bundle for hook in patched.webhooks] == expected
-    assert patched.webhooks[0].host == host
+@given(st.lists(st.sampled_from(["none", "first", "other"]), min_size=1, max_size=6))
+def test_si_20_a_patch_changes_bundles_and_nothing_else(bundles: list[str]) -> None:
+    one = configuration("guard", *bundles)
+    before = copy.deepcopy(asdict(one))
+    patched = apply(one, plan_patch(one, FIRST, "ops", NAMES))
+    assert asdict(one) == before, "W-25: what is cached is never changed"
+    assert {hook.ca_bundle for hook in patched.webhooks} == {FIRST}
+    assert plan_patch(patched, FIRST, "ops", NAMES) == []
+    assert replace(patched, webhooks=one.webhooks) == one
+
+
+def test_what_cannot_be_read_is_nobodys() -> None:
+    lost = Unreadable(
+        kind="ValidatingWebhookConfiguration",
+        namespace="",
+        name="x",
+        uid=Uid("x"),
+        resource_version="1",
+        labels={INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"},
+        error="no",
+    )
+    assert not is_ours(lost, "ops")
 
 
 @in_virtual_time
-async def test_d31_what_calls_another_server_is_reported_once_and_waited_for_never(
-    lines: list[str],
-) -> None:
-    """D-31, SI-19: a rotation does not wait for a hook that is never written."""
-    cluster = Cluster(called("other.ops.svc"))
-    async with cluster.running():
-        await after(3600)
-        assert cluster.writes == []
-        assert cluster.injector.holds(PEM)
-    reported = [line for line in lines if "Leaving the CA bundle of other servers alone" in line]
-    assert len(reported) == 1
-    assert "hosts=other.ops.svc" in reported[0]
+async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> None:
+    stage = BundleStage([])
+    [*_, before] = await stage.play(["put guard", "run", "0.0005s"])
+    await asyncio.sleep(1)
+    assert (before, stage.look()) == ("guard at 0.0", [])
 
 
 # How often one configuration is written
