@@ -70,6 +70,8 @@ class _Kind(NamedTuple):
 class _Departed(NamedTuple):
     sts: StatefulSet
     """As it was when it belonged to the scope."""
+    version: str
+    """Of the change by which it left."""
     at: timedelta
     size: int
 
@@ -101,17 +103,19 @@ class DepartedZones:
         map_going: Callable[[Collection[Uid], Iterable[Pod], datetime], Mapping[Uid, Deletion]],
         now: Callable[[], datetime],
         age: Callable[[], timedelta],
+        seen: Callable[[], str],
         listed_from: Callable[[], str | None],
         find_newcomers: Callable[[Uid], Newcomers | None],
     ) -> None:
         """`now` is the API server's time, `age` that of the cache of pods.
 
+        `seen` returns the newest version that the watch of pods, or a list, has told of.
         `listed_from` returns the version that was known before a list, None while changes of pods
         come from the watch.
         """
         self._sets, self._pods, self._clock = sets, pods, clock
         self._map_going, self._find_newcomers = map_going, find_newcomers
-        self._now, self._age, self._listed_from = now, age, listed_from
+        self._now, self._age, self._seen, self._listed_from = now, age, seen, listed_from
         self._kinds: dict[str, _Kind] = {}
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[_Scope, _Departed]] = {}
@@ -147,7 +151,7 @@ class DepartedZones:
                 continue
             if self._find_scopes(sts):
                 log.warn("Pods without a StatefulSet are not ready, and still count", zone=name)
-            self._add(sts, [_BY_LABELS], self._clock.elapsed())
+            self._add(sts, [_BY_LABELS], "", self._clock.elapsed())
         self._forget_surplus()
 
     def on_change(self, kind: str, callback: Callable[[str], None]) -> None:
@@ -202,8 +206,13 @@ class DepartedZones:
                 del self._whole_at_end[version.owner_uid]
         self._look_at(name)
 
-    def on_selector(self, scope: _Scope, before: Selects | None, after: Selects | None) -> None:
-        """Take over a budget or policy that came, went or selects others than before."""
+    def on_selector(
+        self, scope: _Scope, before: Selects | None, after: Selects | None, version: str
+    ) -> None:
+        """Take over a budget or policy that came, went or selects others than before.
+
+        `version` is that of the change.
+        """
         left, joined = list[AnySet](), list[AnySet]()
         for sts in self._sets.list_all():
             was, stays = (of is not None and of(sts.labels) for of in (before, after))
@@ -212,11 +221,12 @@ class DepartedZones:
             elif stays and not was:
                 joined.append(sts)
         for sts in left:
-            self.on_left([scope], sts, sts)
+            self._leave([scope], sts, sts, version)
         others = {(scope[0], name) for sts in left for name in self._list_names(scope[0], sts)}
         self._carry_over({scope}, others)
         last = (self._list_left_last(sts.name, scope[0]) for sts in joined)
         self._carry_over({*chain.from_iterable(last)} - {scope}, {scope})
+        self._forget_surplus()
 
     def _leave_behind(self, left: set[_Scope], joined: set[_Scope], mover: str) -> None:
         """Count in what a zone joins the short zones of what it has left.
@@ -239,7 +249,7 @@ class DepartedZones:
                 older = [
                     scope for scope in to if scope not in departed or departed[scope].at < record.at
                 ]
-                self._add(record.sts, older, record.at)
+                self._add(record.sts, older, record.version, record.at)
         for name, left in self._just_left.items():
             if not before.isdisjoint(left.scopes):
                 most = max(_MOST_MATCHED, len(left.scopes))
@@ -281,16 +291,19 @@ class DepartedZones:
         self._forget_surplus()
         return is_short
 
-    def _leave(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
+    def _leave(
+        self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None, version: str = ""
+    ) -> bool:
         scopes = tuple(scopes)
         if not scopes:
             return False
         sts, now = self._read(old, new), self._clock.elapsed()
+        if not version:
+            version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
         # Pods that are deleted with their StatefulSet were up before.
         ended = self._whole_at_end.get(old.uid) if new is None else None
         is_whole = ended is not None or self._is_whole(sts)
         if is_whole:
-            version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
             version = version if ended is None else ended
             self._just_left.pop(sts.name, None)
             self._just_left[sts.name] = _JustLeft(sts, scopes, version, now, _measure_size(sts))
@@ -300,12 +313,13 @@ class DepartedZones:
                     del self._just_left[name]
                     excess -= left.size
         else:
-            self._add(sts, scopes, now)
+            self._add(sts, scopes, version, now)
         return not is_whole
 
-    def _add(self, sts: StatefulSet, scopes: Iterable[_Scope], at: timedelta) -> None:
+    def _add(self, sts: StatefulSet, scopes: Iterable[_Scope], version: str, at: timedelta) -> None:
         departed, size = self._records.pop(sts.name, {}), _measure_size(sts)
-        departed.update((scope, _Departed(_without_status(sts), at, size)) for scope in scopes)
+        record = _Departed(_without_status(sts), version, at, size)
+        departed.update((scope, record) for scope in scopes)
         self._records[sts.name] = departed
         self._notify(departed)
 
@@ -338,7 +352,7 @@ class DepartedZones:
         counts = self._clock.elapsed() - left.at < COUNTS_FOR
         if counts and self._was_down_before(left.version, left.sts, old, new):
             del self._just_left[name]
-            self._add(left.sts, left.scopes, left.at)
+            self._add(left.sts, left.scopes, left.version, left.at)
             self._forget_surplus()
 
     def _was_down_before(
@@ -446,7 +460,11 @@ class DepartedZones:
 
     def _is_whole_again(self, departed: Mapping[_Scope, _Departed]) -> bool:
         present = self._find_present(next(iter(departed.values())).sts)
-        return present is not None and self._measure(present, has_newcomers=False).is_whole
+        if present is None or not self._measure(present, has_newcomers=False).is_whole:
+            return False
+        # Else its pods are those of before it left: what is short then is still to come.
+        seen = self._seen()
+        return not any(is_older(seen, record.version) for record in departed.values())
 
     def _look_at(self, name: str) -> None:
         departed = self._records.get(name)

@@ -372,6 +372,11 @@ class Informer(Generic[Cached]):
         return self._synced.is_set()
 
     @property
+    def version(self) -> str:
+        """Return the newest version that was seen; changes of it may be reported after that."""
+        return self._version
+
+    @property
     def listed_from(self) -> str | None:
         """Return the version known before the list that is reported now; None: by the watch."""
         return self._listed_from

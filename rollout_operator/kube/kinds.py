@@ -120,6 +120,10 @@ class NamespaceShare(Generic[Cached]):
         return self._joined.is_set() and self._informer.has_synced
 
     @property
+    def version(self) -> str:
+        return self._informer.version
+
+    @property
     def listed_from(self) -> str | None:
         return self._informer.listed_from
 

@@ -421,6 +421,7 @@ class Context:
             map_going=self.in_flight.map_going,
             now=partial(self.get_time, client),
             age=lambda: self.pod_informer.age,
+            seen=lambda: self.pod_informer.version,
             listed_from=lambda: self.pod_informer.listed_from,
             find_newcomers=self.arrivals.get,
         )

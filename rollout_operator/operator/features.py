@@ -417,9 +417,10 @@ class Budgets(Feature):
         before = self._find_selector(name)
         self.catalog.on_change(old, new)
         after = self._find_selector(name)
-        if before != after:
+        if version is not None and before != after:
             was, stays = (None if of is None else partial(selects, of) for of in (before, after))
-            self._context.departed.on_selector((BUDGET, name), was, stays)
+            at = self._store.find_deletion(version.uid) if new is None else new.resource_version
+            self._context.departed.on_selector((BUDGET, name), was, stays, at)
 
     def _find_selector(self, name: str) -> Mapping[str, str] | None:
         versions = self.catalog.get(name)

@@ -141,7 +141,8 @@ class Policies(Feature):
         before, after = _get_selector(old), _get_selector(new)
         if version is not None and before != after:
             was, stays = (None if of is None else of.may_take for of in (before, after))
-            self._context.departed.on_selector((POLICY, version.name), was, stays)
+            at = self.store.find_deletion(version.uid) if new is None else new.resource_version
+            self._context.departed.on_selector((POLICY, version.name), was, stays, at)
 
     def _record_left_before(self, scope: PolicyScope, name: str) -> None:
         """Record a StatefulSet of an open batch that left before this process knew of it."""

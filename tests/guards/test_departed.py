@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.guards.departed import (
+    BUDGET,
     COUNTS_FOR,
     GROUP,
     LATEST,
@@ -62,6 +63,7 @@ class World:
             map_going=lambda owners, pods, now: self.going,
             now=lambda: NOW,
             age=lambda: self.age,
+            seen=lambda: str(self.seen),
             listed_from=lambda: self.listed_from,
             find_newcomers=lambda uid: self.newcomers,
         )
@@ -287,7 +289,7 @@ another is created in the group: the real zone counts
 that leaves short again
   down 1, delete, create back 0, label none | ingester 0/3 600s
 scaled to 0 for good
-  down 1, label none, scale 0 | none
+  down 1, label none, scale 0, bookmark | none
 its pods go first, and it was whole
   terminate, going 0, going 1, going 2, gone 0, gone 1, gone 2, delete | none
 its pods go first, and it was short
@@ -302,6 +304,10 @@ one that was going already
   delete, going 1 13 | ingester 2/3 600s
 one that was gone already
   delete, gone 1 13 | ingester 2/3 600s
+one that was back, and another that was not, of which the watch tells late
+  down 1 14, label none, up 1 15, going 2 15 | ingester 2/3 600s
+and no other
+  down 1 14, label none, up 1 15, bookmark | none
 one that was ready, of which the watch tells late
   delete, up 1 13 | none
 one that was down already, of which a slow watch tells much later
@@ -405,6 +411,17 @@ def test_si26_what_happens_to_it_wakes_the_group() -> None:
         world.woken.clear()
         world.play(step)
         assert set(world.woken) == {"ingester"}, step
+
+
+def test_si26_a_pod_was_down_before_a_selector_changed_of_which_the_watch_tells_late() -> None:
+    """The version of the change counts, not that of the StatefulSet, which stays as it is."""
+    world = World()
+    world.departed.add_kind(BUDGET, list, lambda name, sts: False)
+    world.departed.on_selector((BUDGET, "store"), lambda labels: True, None, "20")
+    world.put(2, resource_version="14")
+    assert world.departed.list_zones((BUDGET, "store")) == ()
+    world.put(1, "L", resource_version="15")
+    assert len(world.departed.list_zones((BUDGET, "store"))) == 1
 
 
 def test_si26_the_memory_is_bounded() -> None:

@@ -107,7 +107,12 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def forgives(self, other: PolicyDisruption) -> bool:
-        """Return whether it could not be seen: a dead process had requested one of the two."""
+        """Return whether it disturbed nothing, or could not be seen.
+
+        The latter where a dead process had requested one of the two.
+        """
+        if not other.disturbs:
+            return True
         live_read = self.delete.live_read
         is_hidden = live_read is None or live_read.at <= other.begun
         return self.delete.is_ghost or (other.delete.is_ghost and is_hidden)
@@ -155,7 +160,10 @@ def _judge_end(
         )  # fmt: skip
         yield from _judge(case)
     revision = owner.update_revision
-    one = PolicyDisruption(pod=pod, delete=requested, batch=batch, revision=revision, begun=at)
+    one = PolicyDisruption(
+        pod=pod, delete=requested, batch=batch, revision=revision, begun=at,
+        disturbs=state.world.serves(pod),
+    )  # fmt: skip
     state.disrupt(one, {each.policy.uid for each in owners})
 
 

@@ -28,6 +28,8 @@ class PolicyDisruption(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
     """The update revision of the set at that time."""
     begun: timedelta
+    disturbs: bool = True
+    """Whether its zone was shorter after it (D-88)."""
 
 
 class Outage(msgspec.Struct, frozen=True):

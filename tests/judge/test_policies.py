@@ -182,6 +182,13 @@ def never_up(t: HistoryBuilder) -> HistoryBuilder:
     return t
 
 
+def late(t: HistoryBuilder) -> HistoryBuilder:
+    """Have a delete be carried out when its zone is not that of the last batch any more."""
+    record(t, 9, 1, "a-1")
+    batch(t.replace(12, "b-0", ready=False, revision="bad"), 12.5, 2, "b-0")
+    return t.delete(13, "a-1", is_read=False)
+
+
 def of_its_own(t: HistoryBuilder) -> HistoryBuilder:
     """Set zone-c, which is short, is none that the policy selects."""
     return t.zone(0.5, "c", labels={"app": "x"}, group=None).pod(1, "c-0", ready=False)
@@ -235,6 +242,7 @@ DELETES = cases(
             batch(t, 10, 1, "a-0").zone(11, "b", replicas=4).pod(11, "b-3", ready=False),
             60, 2, "b-3",
         ),
+        "D-88 MAZ-31 one that never came up went in another zone before it": late,
         "MAZ-30 the same number for another pod -> MAZ-30": follow(51, number=1),
         "MAZ-31 two zones at once -> MAZ-30 MAZ-31 MAZ-32": lambda t: batch(
             batch(t, 10, 1, "a-0"), 60, 2, "b-0"
