@@ -231,8 +231,11 @@ class Targets(msgspec.Struct):
             return "no statefulset owns it"
         known = self._list_paths(paths, call.begun)
         if call.method == "DELETE":
-            # Where a pod was prepared it is un-prepared, however late (D-24).
-            known = [path for since, each in paths if since <= call.begun for path in each]
+            # Where a pod was prepared it is un-prepared, however late (D-24), by whatever set.
+            sets = [self.paths.get(owner, []) for _, owner in self.owners[call.uid]]
+            known = [
+                path for one in sets for since, each in one if since <= call.begun for path in each
+            ]
         path = call.path.strip("/")
         return "" if path in known else f"its set wants {' or '.join(known) or 'none'}"
 

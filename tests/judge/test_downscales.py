@@ -232,6 +232,14 @@ def let_go(t: HistoryBuilder, method: str, after: float) -> None:
     )
 
 
+@as_events
+def adopted(t: HistoryBuilder, method: str) -> None:
+    """Have another set take the pod, that has it called elsewhere."""
+    t.write(1, STATEFULSETS, "a", None).pod(1, "a-2", owner="")
+    t.zone(200, "a", uid="new-a", annotations={PATH_KEY: "x"}).pod(200, "a-2", owner="new-a")
+    t.prepare(210, "a-2", method=method)
+
+
 def path_changed(later: float) -> Events:
     return lambda t: t.zone(20, "a", annotations={PATH_KEY: "x"}).prepare(20 + later, "a-2")
 
@@ -248,6 +256,8 @@ TARGETS = cases(
         "a pod that was let go lately": let_go("POST", 9),
         "a pod that was let go long before -> SI-21": let_go("POST", 122),
         "a pod that was let go long before, to say that it stays": let_go("DELETE", 122),
+        "a pod of another set by now, to say that it stays": adopted("DELETE"),
+        "a pod of another set by now -> SI-21": adopted("POST"),
         "a pod that no statefulset owns -> SI-21": lambda t: t.pod(
             1, "stray-0", owner="another-set"
         ).prepare(10, "stray-0"),

@@ -30,8 +30,8 @@ DEPARTURES: Final = (
     ),
     Mutant(
         name="zone-that-is-back-taken-for-whole",
-        old="return present is not None and self._measure(present, has_newcomers=False).is_whole",
-        new="return present is not None",
+        old="if present is None or not self._measure(present, has_newcomers=False).is_whole:",
+        new="if present is None:",
         breaks="SI-26: a StatefulSet of its name is there, and pods of it are not ready",
         scenarios=LEAVING,
     ),
