@@ -16,7 +16,7 @@ from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, measure_in_child, read_memory
 from benchmarks.questions import NO_DOWNSCALE_PATH, REFUSED, Kind, make_post
 from benchmarks.tasks import Load, Task
-from tests.world.hostile_bodies import PATHS, list_hostile_bodies
+from tests.hostile_bodies import PATHS, list_hostile_bodies
 
 PODS: Final = 50
 # Replicas of the first of three sets.

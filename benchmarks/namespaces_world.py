@@ -22,8 +22,7 @@ from tests.world.budgets import install_kinds
 from tests.world.kubelet import Behaviour
 from tests.world.plane import ControlPlane
 from tests.world.sets import create_zones
-from tests.world.several import beside, granting, permit_following
-from tests.world.world import World
+from tests.world.world import World, beside, granting, permit_following
 
 POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
 NODES: Final = Resource("v1", "nodes", is_namespaced=False)

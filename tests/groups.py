@@ -28,16 +28,12 @@ WAITING: Final = "tests/system/"
 # Forty seconds and more: begun last, they would run while nothing else is left.
 LONGEST: Final = (
     "tests/simulation/test_schedules.py",
-    "tests/system/test_kills.py",
+    "tests/system/test_replicas.py",
     "tests/system/test_multi_az_rollout.py",
-    "tests/system/test_faults.py",
-    "tests/system/test_outlets.py",
-    "tests/system/test_guides.py",
-    "tests/system/test_downscale_undone.py",
-    "tests/system/test_tutorial.py",
-    "tests/system/test_bad_input.py::test_objects",
-    "tests/system/test_releases_examples.py",
-    "tests/system/test_zone_tracker.py::test_fp06",
+    "tests/system/test_rollouts.py",
+    "tests/system/test_downscales.py",
+    "tests/system/test_pages.py",
+    "tests/system/test_releases.py",
 )
 
 

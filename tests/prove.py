@@ -58,8 +58,8 @@ from tests.world.assets import OLDER
 ON_OLDER: Final = tuple(
     f"tests/system/test_{name}.py"
     for name in (
-        *("installations", "webhook_manifests", "budgets_manifests", "permissions"),
-        *("rollouts", "multi_az_rollout", "downscales", "failover", "policy_schema"),
+        *("installations", "webhook_manifests", "permissions", "budgets", "kinds"),
+        *("rollouts", "multi_az_rollout", "downscales", "processes"),
     )
 )
 SCHEDULES: Final = 100_000

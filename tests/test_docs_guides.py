@@ -10,7 +10,7 @@ from rollout_operator.model.outcome import Code
 from tests.code_rules import ROOT
 
 GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
-RUNS: Final = (ROOT / "tests" / "system" / "test_guides.py").read_text()
+RUNS: Final = (ROOT / "tests" / "system" / "test_pages.py").read_text()
 CHAPTERS: Final = ("## What you need", "## When it stands still", "## How to undo")
 
 all_guides = pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)

@@ -12,8 +12,8 @@ README: Final = (ROOT / "README.md").read_text()
 HELM: Final = (
     "helm install rollout-operator charts/rollout-operator --namespace rollouts --create-namespace"
 )
-SIMULATE: Final = "tests/system/test_simulate_real.py"
-# Each command outside of the sections that tests/system/test_readme.py runs, and what tries it.
+SIMULATE: Final = "tests/system/test_commands.py"
+# Each command outside of the sections that tests/system/test_pages.py runs, and what tries it.
 TRIED: Final = {
     "make demo": "tests/lab/demo/test_command.py",
     HELM: "tests/system/test_chart.py",

@@ -17,7 +17,7 @@ from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, read_memory
 from benchmarks.questions import make_post
 from benchmarks.tasks import Load
-from tests.world.hostile_bodies import WALKS, list_hostile_bodies
+from tests.hostile_bodies import WALKS, list_hostile_bodies
 
 LIMIT_MIB: Final = 200
 GROWTH_MIB: Final = 64

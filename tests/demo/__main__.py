@@ -30,8 +30,7 @@ from tests.world.assets import NoControlPlaneError, locate_assets
 from tests.world.budgets import GROUP, zone_budget
 from tests.world.hooks import BUDGET_HOOKS, PREPARE_DOWNSCALE, Registration
 from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
-from tests.world.kubelet import Behaviour, by_image
-from tests.world.nodes import Nodes
+from tests.world.kubelet import Behaviour, Nodes, by_image
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.world import World

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.oci.registries import MANIFEST, labels
-from tests.world.images import push, push_bytes
+from tests.world.registry import push, push_bytes
 
 CONFIG: Final = "application/vnd.cncf.flux.config.v1+json"
 CONTENT: Final = "application/vnd.cncf.flux.content.v1.tar+gzip"

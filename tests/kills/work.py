@@ -13,14 +13,13 @@ from datetime import timedelta
 from typing import Final
 
 from tests.system.budgeted import create_budgets, has_record
-from tests.system.guarded import PATH, has_downscale_record, prepared_zone
+from tests.system.guarded import has_downscale_record, prepared_zone
 from tests.system.waits import wait_true
 from tests.world.api import PODS, ApiError
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import Route, Workload
 from tests.world.drains import UNANSWERED, Drain, list_victims
 from tests.world.kubelet import Behaviour, always
-from tests.world.outreach import judge_outreach
 from tests.world.webpods import Respond, WebPods
 from tests.world.world import World
 
@@ -64,11 +63,8 @@ class Work:
     async def assert_clean(self) -> None:
         """Raise AssertionError for what the judge found, and for what was left behind."""
         await wait_true("all records gone", self._is_tidy, LIMIT)
-        judge, calls = self.world.judge, self.pods.calls
-        found = [
-            *await judge.downscale_violations(calls),
-            *await judge_outreach(judge, calls, [f"/{PATH}"]),
-        ]
+        judge = self.world.judge
+        found = await judge.downscale_violations(self.pods.calls)
         lines = [f"{each.invariant}: {each.text}" for each in found]
         assert not found, "\n".join([*lines, self.pods.describe()])
         await judge.assert_clean()

@@ -17,10 +17,9 @@ from rollout_operator.oci.exchange import (
     decode_pull_secret,
 )
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels
-from tests.world.images import authorization, push, push_blob, push_image
+from tests.oci.tokens import TokenServer, render_auth, serving_tokens, sign_token
 from tests.world.pki import make_pki
-from tests.world.registry import PASSWORD, USER, serving
-from tests.world.tokens import TokenServer, render_auth, serving_tokens, sign_token
+from tests.world.registry import PASSWORD, USER, authorization, push, push_blob, push_image, serving
 
 pytestmark = pytest.mark.controlplane
 

@@ -15,7 +15,6 @@ from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims
 from tests.world.hooks import BUDGET_HOOKS, Hooks
 from tests.world.operatorproc import OperatorProcess
-from tests.world.sets import Snapshot
 from tests.world.world import World
 
 RECORD: Final = "grafana.com/rollout-operator-disruption"
@@ -37,12 +36,6 @@ class Budgeted(msgspec.Struct, frozen=True, kw_only=True):
         """Request an eviction, once."""
         return await evict(self.world.api, self.world.namespace, pod, dry_run=dry_run)
 
-    async def assert_evicts(self, *pods: str) -> None:
-        """Evict pods one after the other; each must be allowed."""
-        for pod in pods:
-            answer = await self.evict(pod)
-            assert answer.status in CREATED, (pod, answer.status, answer.message)
-
     async def assert_refuses(self, pod: str, status: int, *parts: str) -> Answer:
         """Request an eviction that must be refused in these words."""
         answer = await self.evict(pod)
@@ -56,20 +49,6 @@ class Budgeted(msgspec.Struct, frozen=True, kw_only=True):
     async def wait_ready(self) -> None:
         """Wait until all zones are whole."""
         await self.world.wait_ready(self.names)
-
-    async def wait_replaced(self, *pods: str) -> None:
-        """Wait until no pod of these names is terminating, and each exists anew."""
-
-        def check(now: Snapshot) -> str:
-            absent = [pod for pod in pods if pod not in now.pods]
-            ending = [
-                pod
-                for pod in pods
-                if pod in now.pods and "deletionTimestamp" in now.pods[pod]["metadata"]
-            ]
-            return f"absent {absent}, terminating {ending}" if absent or ending else ""
-
-        await self.world.wait_until(check, WAIT_LIMIT)
 
     async def list_recorded(self) -> list[str]:
         """Return the names of the pods that stand and carry a record."""

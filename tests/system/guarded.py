@@ -15,7 +15,6 @@ from tests.world.api import PODS, Json
 from tests.world.clients import Workload
 from tests.world.hooks import Hooks
 from tests.world.operatorproc import OperatorProcess
-from tests.world.outreach import judge_outreach
 from tests.world.sets import Missing, Snapshot
 from tests.world.webpods import PodCall, WebPods
 from tests.world.world import World
@@ -93,18 +92,11 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
             limit,
         )
 
-    async def assert_judged(self, *more_paths: str) -> None:
-        """Raise BrokenPromise for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all.
-
-        Pods may be called at `PATH`, and at `more_paths`.
-        """
-        judge, calls = self.world.judge, self.pods.calls
-        found = [
-            *await judge.downscale_violations(calls),
-            *await judge_outreach(judge, calls, [f"/{PATH}", *more_paths]),
-        ]
-        lines = [f"{each.invariant}: {each.text}" for each in found]
-        if found:
+    async def assert_judged(self) -> None:
+        """Raise BrokenPromise for what SI-01 to 08, 10 or 11 have against it all."""
+        judge = self.world.judge
+        if found := await judge.downscale_violations(self.pods.calls):
+            lines = [f"{each.invariant}: {each.text}" for each in found]
             raise BrokenPromise("\n".join([*lines, self.pods.describe()]))
         await judge.assert_clean()
 

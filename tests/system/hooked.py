@@ -1,19 +1,24 @@
-"""An operator with its webhooks in a world, and what it keeps in its Secret and says over TLS.
+"""An operator with its webhooks in a world: its Secret, and reviews as an API server posts them.
 
 `guarded` is for downscales that are prepared, `budgeted` for evictions.
 """
 
 import asyncio
 import base64
+import json
 import ssl
-from collections.abc import Mapping
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
+import aiohttp
 import msgspec
 from rollout_lab.zones import ZoneSpec
 
 from tests.world.api import SECRETS, Json
+from tests.world.budgets import POLICY
 from tests.world.hooks import Hooks, Registration
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import TLS_FLAG, OperatorProcess
@@ -24,8 +29,6 @@ HOST: Final = "localhost"
 TLS_FLAGS: Final = (TLS_FLAG, f"-server-tls.self-signed-cert.dns-name={HOST}")
 PROBE: Final = ZoneSpec(name="probe", group=None, replicas=1)
 HANDSHAKE_LIMIT: Final = timedelta(seconds=10)
-# Longer than any limit of the webhook server for bad clients.
-EXCHANGE_LIMIT: Final = timedelta(seconds=30)
 
 
 class Hooked(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,24 +99,93 @@ async def shake_hands(port: int, context: ssl.SSLContext, host: str = HOST) -> b
     return certificate
 
 
-async def send_bytes(port: int, context: ssl.SSLContext | None, *parts: bytes) -> bytes:
-    """Send bytes over TLS, or in the clear without a context, and return all that came back.
+EVICTION_PATH: Final = "/admission/pod-eviction"
+CALL_LIMIT: Final = timedelta(seconds=15)
+REQUESTED: Final = timedelta(seconds=10)
 
-    Ends when the other side closes. Raises TimeoutError where it does not.
-    """
-    async with asyncio.timeout(EXCHANGE_LIMIT.total_seconds()):
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=context, server_hostname=None if context is None else HOST
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict as it came over the wire."""
+
+    is_allowed: bool
+    code: int = 0
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def eviction_review(namespace: str, pod: str, /, **request: object) -> Json:
+    """Return the review of an eviction; fields of its request by keyword."""
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": str(uuid.uuid4()),
+            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "subResource": "eviction",
+            "operation": "CREATE",
+            "namespace": namespace,
+            "name": pod,
+            "userInfo": {"username": "drainer"},
+            "object": {
+                "apiVersion": POLICY,
+                "kind": "Eviction",
+                "metadata": {"name": pod, "namespace": namespace},
+            },
+            "oldObject": None,
+            "dryRun": False,
+            **request,
+        },
+    }
+
+
+class Caller:
+    """Posts reviews to one operator over connections that stay open."""
+
+    def __init__(
+        self, operator: OperatorProcess, session: aiohttp.ClientSession, limit: timedelta
+    ) -> None:
+        self.operator = operator
+        self._timeout = f"{limit.total_seconds():g}s"
+        self._session = session
+
+    async def post(self, path: str, review: object) -> tuple[int, bytes]:
+        """Return status and body. Raises aiohttp.ClientError and TimeoutError."""
+        async with self._session.post(
+            f"https://localhost:{self.operator.tls_port}{path}?timeout={self._timeout}",
+            data=json.dumps(review),
+            headers={"Content-Type": "application/json"},
+        ) as answer:
+            return answer.status, await answer.read()
+
+    async def send_request(self, path: str, review: Json) -> Answered:
+        """Return the verdict on a review."""
+        status, body = await self.post(path, review)
+        assert status == 200, body
+        response = json.loads(body)["response"]
+        assert response["uid"] == review["request"]["uid"]
+        reply = response.get("status") or {}
+        return Answered(
+            is_allowed=response["allowed"],
+            code=reply.get("code", 0),
+            message=reply.get("message", ""),
+            warnings=tuple(response.get("warnings") or ()),
         )
-        came = bytearray()
-        try:
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-            while chunk := await reader.read(1 << 16):
-                came += chunk
-        except (ConnectionError, ssl.SSLError):
-            pass  # cut off: what came before counts
-        finally:
-            writer.transport.abort()
-        return bytes(came)
+
+    async def evict(self, namespace: str, pod: str, after: float = 0) -> Answered:
+        """Review an eviction `after` so many seconds."""
+        await asyncio.sleep(after)
+        return await self.send_request(EVICTION_PATH, eviction_review(namespace, pod))
+
+
+@asynccontextmanager
+async def calling(
+    world: World, operator: OperatorProcess, limit: timedelta = REQUESTED
+) -> AsyncIterator[Caller]:
+    """Yield a caller that trusts the operator's own CA, and requests answers within `limit`."""
+    context: ssl.SSLContext = trusting((await fetch_secret(world))["ca"])
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context),
+        timeout=aiohttp.ClientTimeout(total=CALL_LIMIT.total_seconds()),
+    ) as session:
+        yield Caller(operator, session, limit)

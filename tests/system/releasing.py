@@ -17,13 +17,14 @@ from tests.world.flux import (
     render_applied,
     render_fetched,
 )
-from tests.world.images import render_pull_secret
+from tests.world.registry import render_pull_secret
 from tests.world.world import World
 
 ON: Final = "-releases.enabled"
 GROUP: Final = "kuberik.com/v1alpha1"
 ROLLOUTS: Final = Resource(GROUP, "rollouts")
 GATES: Final = Resource(GROUP, "rolloutgates")
+SCHEDULES: Final = Resource(GROUP, "rolloutschedules")
 CHECKS: Final = Resource(GROUP, "healthchecks")
 LIMIT: Final = timedelta(seconds=60)
 SELECTED: Final[Json] = {"selector": {"matchLabels": {"app": "app"}}}
@@ -183,19 +184,6 @@ async def read_tags(world: World) -> tuple[str, str]:
     return source["spec"]["ref"]["tag"], applied["spec"]["postBuild"]["substitute"]["version"]
 
 
-async def wait_gate(world: World, name: str, is_passing: bool) -> None:
-    """Wait until a gate passes, or does not."""
-    seen: dict[str, bool] = {}
-
-    async def holds() -> bool:
-        listed = await world.api.items(GATES, world.namespace)
-        seen.update({one["metadata"]["name"]: one["spec"]["passing"] for one in listed})
-        found = {one["metadata"]["name"]: one["spec"]["passing"] for one in listed}
-        return found.get(name) is is_passing
-
-    await wait_true(lambda: f"{name} is {is_passing}, but {seen}", holds)
-
-
 async def wait_tags(world: World, tag: str) -> None:
     """Wait until both objects of Flux have a tag."""
 
@@ -215,11 +203,6 @@ async def create_pull_secret(world: World, host: str) -> None:
         "data": render_pull_secret(host),
     }
     await world.api.create(SECRETS, world.namespace, body)
-
-
-async def create_check(world: World) -> None:
-    """Create a HealthCheck that `SELECTED` selects."""
-    await create(world, CHECKS, "HealthCheck", "app", {}, labels={"app": "app"})
 
 
 @asynccontextmanager

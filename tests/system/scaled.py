@@ -1,40 +1,36 @@
-"""Groups whose counts move by themselves: zones that follow, and what their settings are.
+"""Groups whose counts move by themselves: zones that follow, mirror or wait, and their settings.
 
-Beside `guarded`, which has the webhooks: here are the annotations, the waits for counts, and when
-each count was stored, on the judge's clock.
+Beside `guarded`, which has the webhooks: here are the annotations, the ReplicaTemplate that an
+autoscaler scales, the waits for counts, and when each count was stored, on the judge's clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 from rollout_lab.zones import ZoneSpec
 
 from tests.judge.objects import Set
-from tests.system.guarded import Guarded, prepared_zone
-from tests.world.api import CONFIG_MAPS, Json
+from tests.system.guarded import Guarded
+from tests.system.waits import wait_true
+from tests.world.api import Json
+from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.clients import Route
+from tests.world.observed import Request
 from tests.world.sets import Missing, Snapshot, missing_ready
 from tests.world.webpods import DELAYED_PATH, WebPods
 from tests.world.world import World
 
 LEADING: Final = "grafana.com/rollout-downscale-leader"
-WHEN_READY: Final = "grafana.com/rollout-upscale-only-when-leader-ready"
-FORCE: Final = "grafana.com/rollout-force-replicas"
-TRACKED: Final = ("-use-zone-tracker",)
-TRACKER: Final = "rollout-operator-zone-tracker"
-_LONG_AGO: Final = '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
+MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource-"
+GROUP: Final = "rollout-operator.grafana.com"
+DELAY: Final = "grafana.com/rollout-delayed-downscale"
+URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
+SHOWN_LIMIT: Final = timedelta(seconds=30)
 WAIT_LIMIT: Final = timedelta(seconds=60)
-
-
-def chain(pods: WebPods, group: str, *, replicas: int, wait: str = "") -> list[ZoneSpec]:
-    """Return zones a, b and c of prepared pods, each of which follows the one before."""
-    names = [f"{group}-{letter}" for letter in "abc"]
-    zones = [ZoneSpec(name=name, group=group, replicas=replicas) for name in names]
-    led = [zones[0], *(follow(zone, name) for name, zone in zip(names, zones[1:], strict=False))]
-    return [prepared_zone(pods, zone, wait=wait) for zone in led]
 
 
 def follow(zone: ZoneSpec, leading: str) -> ZoneSpec:
@@ -45,13 +41,6 @@ def follow(zone: ZoneSpec, leading: str) -> ZoneSpec:
 def annotated(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
     """Return the zone with some more annotations."""
     return replace(zone, annotations={**zone.annotations, **annotations})
-
-
-async def track(world: World, names: Iterable[str]) -> None:
-    """Grant what `-use-zone-tracker` needs, and let these zones be downscaled long ago."""
-    await world.grant("zone-tracker")
-    body: Json = {"metadata": {"name": TRACKER}, "data": dict.fromkeys(names, _LONG_AGO)}
-    await world.post(CONFIG_MAPS, body)
 
 
 async def wait_counts(world: World, counts: Mapping[str, int]) -> Snapshot:
@@ -102,13 +91,76 @@ def gaps(world: World, *names: str) -> list[timedelta]:
     return [timedelta(seconds=later - earlier) for earlier, later in pairwise(times)]
 
 
-async def assert_judged(guarded: Guarded) -> None:
-    """Raise BrokenPromise as `Guarded.assert_judged`, where pods also have a delay's endpoint."""
-    await guarded.assert_judged(DELAYED_PATH)
-
-
 def _list_steps(world: World) -> Iterator[tuple[str, int, int, float]]:
     for change in world.judge.changes:
         match change.before, change.now:
             case Set() as before, Set() as now if now.replicas != before.replicas:
                 yield now.name, before.replicas, now.replicas, change.at.total_seconds()
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """One ReplicaTemplate, as autoscalers and people see it."""
+
+    world: World
+    name: str = "demo"
+
+    async def create(self, replicas: int) -> None:
+        """Create it, and its kind where that is not there yet."""
+        await install_kinds(self.world.api)
+        body: Json = {
+            "apiVersion": REPLICA_TEMPLATES.api_version,
+            "kind": "ReplicaTemplate",
+            "metadata": {"name": self.name},
+            "spec": {"replicas": replicas},
+        }
+        await self.world.post(REPLICA_TEMPLATES, body)
+
+    async def scale(self, replicas: int) -> None:
+        """Scale it as an autoscaler does: its `scale` is read, changed and put back."""
+        where = (REPLICA_TEMPLATES, self.world.namespace, self.name)
+        found = await self.world.api.get(*where, "scale")
+        found["spec"]["replicas"] = replicas
+        await self.world.api.replace(*where, found, "scale")
+
+    async def read_status(self) -> int | None:
+        """Return `status.replicas`, None where there is none yet."""
+        where = (REPLICA_TEMPLATES, self.world.namespace, self.name)
+        count: int | None = (await self.world.api.get(*where)).get("status", {}).get("replicas")
+        return count
+
+    async def wait_status(self, replicas: int) -> None:
+        """Wait until `status.replicas` is so many."""
+
+        async def is_shown() -> bool:
+            return await self.read_status() == replicas
+
+        what = f"status.replicas of {self.name} {replicas}"
+        await wait_true(what, is_shown, SHOWN_LIMIT)
+
+    async def publications(self) -> list[Request]:
+        """Return the operator's writes of the status."""
+        calls = await self.world.judge.calls()
+        return [each for each in calls if each.resource == "replicatemplates/status"]
+
+
+def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
+    """Return the zone as one that mirrors a ReplicaTemplate; `changes` by the keys' last words."""
+    words: Mapping[str, str] = {
+        "name": name,
+        "kind": "ReplicaTemplate",
+        "api_version": f"{GROUP}/v1",
+        **changes,
+    }
+    return annotated(
+        zone, {f"{MIRROR}{key.replace('_', '-')}": value for key, value in words.items()}
+    )
+
+
+async def grant_mirroring(world: World, *, may_watch: bool = True) -> None:
+    """Grant what the component `mirroring` does, with its optional rule or without."""
+    await world.grant("mirroring", verbs=() if may_watch else ("get", "patch"))
+
+
+def delay(pods: WebPods, zone: ZoneSpec, span: str) -> ZoneSpec:
+    """Return the zone with a delayed downscale; the host of the URL is replaced by each pod's."""
+    return annotated(zone, {DELAY: span, URL: f"http://any-host:{pods.port}{DELAYED_PATH}"})

@@ -6,11 +6,9 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
 from tests.world.forkserver import run_program
 from tests.world.operatorproc import Launch, OperatorProcess
@@ -74,21 +72,6 @@ def run_command(*command: str, env: Mapping[str, str] | None = None) -> Ended:
 def waiting_at_most(sync: timedelta) -> tuple[str, ...]:
     """Return the command of an operator that waits only so long for its caches."""
     return (sys.executable, "-c", _WITH_LIMITS, f"{sync.total_seconds()}")
-
-
-def write_kubeconfig(path: Path, **changes: object) -> Path:
-    """Write a kubeconfig that would do for any server, with some fields changed or left out."""
-    content: dict[str, object] = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "one", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "one", "user": {"token": "secret-word"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
-        "current-context": "one",
-    }
-    content.update(changes)
-    path.write_text(yaml.safe_dump({key: one for key, one in content.items() if one is not None}))
-    return path
 
 
 @asynccontextmanager

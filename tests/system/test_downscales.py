@@ -1,15 +1,46 @@
-"""Downscales on the real API server that are granted: prepared once, recorded, in two rounds."""
+"""Downscales on the real API server: prepared once by each route, undone after a kill, forbidden.
+
+Also with `-use-zone-tracker`, under the Role of that component. What is granted and what is not is
+told in `tests/web/downscales`.
+"""
 
 import asyncio
+import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import pytest
-from rollout_lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from tests.system.guarded import LAST_DOWNSCALE, PATH, guard, is_of_now, prepared_zone
-from tests.world.clients import Route
-from tests.world.webpods import NO_CONTENT, Respond
+from tests.system.grants import take_away, without
+from tests.system.guarded import (
+    LAST_DOWNSCALE,
+    NO_DOWNSCALE,
+    PATH,
+    Guarded,
+    guard,
+    is_of_now,
+    prepared_zone,
+)
+from tests.system.hooked import hook_up
+from tests.system.waits import wait_line
+from tests.world.api import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    REPLICASETS,
+    ROLES,
+    STATEFULSETS,
+    Answer,
+    ApiError,
+    Json,
+    Resource,
+)
+from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
+from tests.world.hooks import WORKLOADS
+from tests.world.kubelet import slow_to_end
+from tests.world.manifests import ACCOUNT
+from tests.world.webpods import NO_CONTENT, Respond, WebPods
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -21,7 +52,9 @@ TIMES: Final = {
     "zone-1200ms": timedelta(seconds=1.2),
     "zone-3s": timedelta(seconds=3),
 }
-CO_WRITER_PAUSE: Final = timedelta(milliseconds=100)
+# The API server gives up on a write that long after it began.
+MAY_PERSIST: Final = timedelta(seconds=34)
+CALLED_WITHIN: Final = timedelta(seconds=60)
 
 
 async def test_li06_prepared_once_and_recorded(world: World) -> None:
@@ -66,65 +99,296 @@ async def test_li06_prepared_once_and_recorded(world: World) -> None:
     await guarded.assert_judged()
 
 
-async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World) -> None:
-    """FP-24, FP-23, SI-16, LI-06: the API server tries again and again; prepared once."""
+async def test_li05_pods_that_stay_are_un_prepared_after_a_kill(world: World) -> None:
+    """LI-05, SI-12, FP-06, FP-35, SEED-093: `kill -9` while a pod prepares, and after an answer.
+
+    What is left to do is known from the records on the pods, by the next process. Every other way
+    in which a downscale does not happen: `tests/web/downscales/undone.txt`.
+    """
+    world.kubelet.choose = lambda _: slow_to_end(timedelta(seconds=5))
     pods = await world.serve_pods()
-    pods.behave("a-2", Respond(after=timedelta(seconds=0.7)))
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    routes = (Route.MERGE, Route.APPLY, Route.PUT, Route.SCALE_MERGE, Route.SCALE_PUT)
-    for turn, route in enumerate(routes, start=1):
-        rounds = await guarded.count_rounds()
-
-        async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(_write_on(world, "a"), name="co-writer")
-            answer = await guarded.workload("a").scale(1, route)
-            writer.cancel()
-
-        assert answer.status == 200, answer
-        assert [len(pods.calls_to(pod)) for pod in ("a-1", "a-2")] == [turn, turn], route
-        assert await guarded.count_rounds() - rounds >= 2, "the co-writer came between"
-        await guarded.wait_recorded("a")
-        await world.wait_ready(["a"])
-        await world.annotate("a", **{LAST_DOWNSCALE: None})
-        await world.set_replicas("a", 3)
-        await world.wait_ready(["a"])
+    pods.behave("killed-3", Respond(after=timedelta(seconds=3)), method="POST")
+    zones = [ZoneSpec(name=name, group=name, replicas=4) for name in ("killed", "done")]
+    guarded = await guard(world, *(prepared_zone(pods, zone) for zone in zones), pods=pods)
+    async with asyncio.TaskGroup() as tasks:
+        request = tasks.create_task(guarded.workload("killed").scale(1, Route.MERGE))
+        await pods.wait_until("killed-3 called", lambda: len(pods.calls) == 3)
+        done = await guarded.workload("done").scale(3, Route.SCALE_MERGE)
+        guarded.operator.kill()
+    assert done.status == 200
+    assert request.result().status == 500, "the API server could not reach the webhook"
+    guarded.operator.start()
+    await guarded.operator.wait_ready()
+    await guarded.wait_recorded("done")
+    going = [f"killed-{ordinal}" for ordinal in (1, 2, 3)]
+    await guarded.wait_called(*going, limit=CALLED_WITHIN)
+    await guarded.wait_unrecorded("killed")
+    assert await guarded.workload("killed").replicas() == 4
+    for pod in going:
+        waited = pods.calls_to(pod, "DELETE")[0].at - pods.calls_to(pod, "POST")[-1].at
+        assert waited >= MAY_PERSIST.total_seconds(), pods.describe()
+    assert [call.method for call in pods.calls_to("done-3")] == ["POST"]
     await guarded.assert_judged()
 
 
-async def test_si12_downscales_of_one_set_after_another_and_at_once(world: World) -> None:
-    """SEED-092, FP-19, SI-12: also while the pods of the last one still terminate.
+ONLY_NO_DOWNSCALE: Final = {"hooks": ("no-downscale",), "resources": WORKLOADS}
+MISPLACED: Final = f"{NO_DOWNSCALE} is set as annotation, and only a label counts: the check is off"
 
-    Of overlapping ranges one wins, and the loser reverts nothing of it.
+
+async def _create(
+    world: World,
+    resource: Resource,
+    name: str,
+    labels: dict[str, str],
+    annotations: dict[str, str] | None = None,
+) -> Workload:
+    """Create a workload of three replicas."""
+    if resource is STATEFULSETS:
+        body: Json = statefulset(ZoneSpec(name=name, group=None, labels=labels), world.namespace)
+    else:
+        body = workload_body(resource, name, 3, labels)
+    body["metadata"]["annotations"] = annotations or {}
+    await world.post(resource, body)
+    if resource is STATEFULSETS:
+        await world.wait_ready([name])
+    (key,) = labels or {"": ""}
+    return Workload(
+        api=world.api, namespace=world.namespace, name=name, resource=resource, label=key
+    )
+
+
+def _why(workload: Workload, replicas_to: int) -> str:
+    what = f"{workload.resource.plural}/{workload.name} in {workload.namespace}"
+    return (
+        f'admission webhook "no-downscale-{workload.namespace}.grafana.com" denied the request:'
+        f" downscale of {what} from 3 to {replicas_to} replicas is not allowed because"
+    )
+
+
+def _refusal(workload: Workload, replicas_to: int) -> str:
+    return f"{_why(workload, replicas_to)} it has the label '{NO_DOWNSCALE}=true'"
+
+
+# Labels, annotations, and the warnings that are shown.
+OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]] = {
+    "as-annotation": ({}, {NO_DOWNSCALE: "true"}, (MISPLACED,)),
+    "no": ({NO_DOWNSCALE: "No"}, {}, ()),
+    "false": ({NO_DOWNSCALE: "false"}, {}, ()),
+}
+
+
+async def test_t06_the_label_counts_on_every_route_and_nothing_else_does(world: World) -> None:
+    """SEED-082 to SEED-084, SI-14, NODOWN-03 to 08, T-13 row 9, W-49, D-20: of all three kinds."""
+    await world.grant("no-downscale-deployments")
+    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS):
+        kept = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+        await _assert_kept(world, kept)
+        await _assert_others_pass(kept, await _create(world, resource, "free", {"some": "label"}))
+        for name, (labels, annotations, warnings) in OFF.items():
+            workload = await _create(world, resource, name, labels, annotations)
+            for route in (Route.MERGE, Route.SCALE_MERGE):
+                answer = await workload.scale(2, route, is_dry_run=True)
+                assert (answer.status, answer.warnings) == (200, warnings), route
+    await _assert_believed_at_once(world)
+
+
+async def _assert_kept(world: World, kept: Workload) -> None:
+    """SEED-082, SEED-083, NODOWN-04, NODOWN-07: by no route, dry run or not, label and all."""
+    for route in EVERY_ROUTE:
+        for is_dry_run in (True, False):
+            answer = await kept.scale(2, route, is_dry_run=is_dry_run)
+
+            if route.is_stale and answer.status == 409:
+                continue  # the version is compared before validating webhooks are called
+            requested = 1 if route is Route.PUT_OMITTED else 2
+            assert (answer.status, answer.message) == (400, _refusal(kept, requested)), route
+    found = await world.get(kept.resource, kept.name)
+    assert found["spec"]["replicas"] == 3
+    assert found["metadata"]["labels"][NO_DOWNSCALE] == "true"
+
+
+async def _assert_others_pass(kept: Workload, free: Workload) -> None:
+    """SEED-082, SEED-084, NODOWN-03, NODOWN-06: other changes, other objects, without a warning."""
+    for route in OF_ANY_COUNT:
+        for workload, count in ((kept, 4), (kept, 3), (free, 2)):
+            answer = await workload.scale(count, route, is_dry_run=True)
+            assert (answer.status, answer.warnings) == (200, ()), (route, workload.name, count)
+    assert (await free.scale(0, Route.PUT_OMITTED, is_dry_run=True)).status == 200
+    for route in (Route.MERGE, Route.SCALE_PUT):
+        count = await free.replicas() - 1
+        assert (await free.scale(count, route)).status == 200
+        assert await free.replicas() == count
+    assert (await kept.scale(4, Route.SCALE_MERGE)).status == 200
+    assert await kept.replicas() == 4
+
+
+async def _assert_believed_at_once(world: World) -> None:
+    """SI-14, D-20: the label that was set in the request before counts, and so does its end."""
+    workload = await _create(world, STATEFULSETS, "flip", {})
+    for _ in range(10):
+        for value, status in (("true", 400), (None, 200)):
+            await world.label("flip", **{NO_DOWNSCALE: value})
+            for route in (Route.SCALE_MERGE, Route.MERGE):
+                answer = await workload.scale(2, route, is_dry_run=True)
+                assert answer.status == status, (value, route, answer)
+
+
+@pytest.mark.parametrize(
+    ("resource", "flags"),
+    [
+        pytest.param(DEPLOYMENTS, (), id="deployments"),
+        pytest.param(REPLICASETS, ("-no-downscale.fail-closed=true",), id="replicasets, closed"),
+    ],
+)
+async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
+    world: World, resource: Resource, flags: tuple[str, ...]
+) -> None:
+    """SEED-085, SEED-087, D-20: a refusal would last until a person changes the Role."""
+    world.may_be_forbidden = True
+    workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+    hooked = await hook_up(world, flags=flags, registration=ONLY_NO_DOWNSCALE)
+
+    answer = await workload.scale(2, Route.SCALE_MERGE)
+
+    assert answer.status == 200
+    (warning,) = answer.warnings
+    what = f"{resource.plural}/kept in namespace {world.namespace}"
+    assert warning.startswith(f"can't get {what}, allowing the change: ")
+    assert "forbidden" in warning
+    line = next(line for line in hooked.operator.log_lines() if "can't get" in line)
+    assert "reason=cannot_check" in line
+    assert f'grant verb get on \\"{resource.plural}\\" in API group \\"apps\\"' in line
+    refused = await workload.scale(1, Route.MERGE)
+    assert refused.status == 400, "the object itself carries its label"
+
+
+TRACKER: Final = "rollout-operator-zone-tracker"
+OLD: Final = '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
+FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
+ENTRY: Final = re.compile(r'\{"lastDownscaled":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"\}')
+
+
+async def _guard_tracked(world: World, *zones: ZoneSpec, pods: WebPods) -> Guarded:
+    """Create zones, start an operator with the tracker; return once its webhooks are called."""
+    await world.grant("zone-tracker")
+    return await guard(world, *zones, pods=pods, flags=("-use-zone-tracker",))
+
+
+async def _put_tracker(world: World, data: Mapping[str, str]) -> None:
+    """Let another client create the ConfigMap."""
+    meta = {"name": TRACKER, "labels": {"owner": "another-team"}, "annotations": {"note": "kept"}}
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
+    await world.post(CONFIG_MAPS, body)
+
+
+async def _find_tracker(world: World) -> Json:
+    """Return the ConfigMap, empty where there is none."""
+    try:
+        return await world.get(CONFIG_MAPS, TRACKER)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return {}
+
+
+async def _read_tracker(world: World) -> Json:
+    return dict((await _find_tracker(world)).get("data") or {})
+
+
+async def _insist(guarded: Guarded, name: str) -> Answer:
+    """Try until the answer is yes."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = await guarded.workload(name).scale(2, Route.MERGE)
+            if answer.status == 200:
+                return answer
+            await asyncio.sleep(0.5)
+
+
+async def test_zone03_a_fresh_map_lets_zones_wait_and_then_keeps_what_others_write(
+    world: World,
+) -> None:
+    """ZONE-02, 03, 07, 09, W-16, T-07 #2 #3, D-23: no annotation, and foreign things stay."""
+    pods = await world.serve_pods()
+    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="3s") for name in "ab"]
+    guarded = await _guard_tracked(world, *zones, pods=pods)
+
+    answer = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
+
+    assert answer.message.startswith(guarded.refusal("a", (3, 2), "statefulset b was downscaled"))
+    assert answer.message.endswith("is labelled to wait 3s between zone downscales")
+    assert not pods.calls
+    fresh = await _read_tracker(world)
+    assert set(fresh) == {"a", "b"}
+    assert all(ENTRY.fullmatch(text) for text in fresh.values())
+    change: Json = {"metadata": {"labels": {"owner": "another-team"}}, "data": FOREIGN}
+    await world.patch(CONFIG_MAPS, TRACKER, change)
+
+    await _insist(guarded, "a")
+
+    found = await _find_tracker(world)
+    assert {key: found["data"][key] for key in FOREIGN} == FOREIGN
+    assert found["metadata"]["labels"] == {"owner": "another-team"}
+    assert found["data"]["b"] == fresh["b"]
+    assert found["data"]["a"] > fresh["a"]
+    stored = await world.get(STATEFULSETS, "a")
+    assert LAST_DOWNSCALE not in stored["metadata"].get("annotations", {})
+    calls = [call for call in await world.judge.calls() if call.resource == "configmaps"]
+    assert {call.verb for call in calls} == {"get", "create", "patch"}, "SEC-17: all of the Role"
+    await guarded.assert_judged()
+
+
+async def test_sec17_each_verb_is_needed(world: World) -> None:
+    """SEC-17, DEP-34, ZONE-05, ZONE-09: refused, naming the rule; then it goes on by itself.
+
+    A patch is missed when the pods have been called: they are told that they stay.
     """
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name, replicas=4)) for name in "ab"]
-    guarded = await guard(world, *zones, pods=pods)
-    workload = guarded.workload("a")
-    for left in (3, 2, 1):
-        answer = await workload.scale(left, Route.SCALE_MERGE)
+    guarded = await _guard_tracked(
+        world, prepared_zone(pods, ZoneSpec(name="a", replicas=5)), pods=pods
+    )
+    loading = "loading zones failed. "
+    setting = "setting downscale timestamp in the zone ConfigMap failed. "
+    for replicas, verb, words in (
+        (4, "create", loading),
+        (3, "get", loading),
+        (2, "patch", setting),
+    ):
+        async with without(world, (verb, "configmaps")):
+            answer = await guarded.workload("a").scale(replicas, Route.SCALE_MERGE)
+            target = "configmaps" if verb == "create" else f"configmaps/{TRACKER}"
+            why = f"{words}cannot {verb} {target} in namespace"
+            start = guarded.refusal("a", (replicas + 1, replicas), why)
+            assert answer.message.startswith(start), answer
+            right = f'grant verb {verb} on "configmaps" in API group "" in its Role'
+            assert right in answer.message
+            assert not pods.calls_to(f"a-{replicas}", "DELETE") or verb == "patch"
+        answer = await guarded.workload("a").scale(replicas, Route.SCALE_MERGE)
         assert answer.status == 200, answer
-    assert (await workload.scale(3, Route.SCALE_MERGE)).status == 200, "SEED-089: upscale"
-    await world.wait_ready(["a"])
-    calls = len(pods.calls)
-    assert (await workload.scale(3, Route.MERGE)).status == 200, "SEED-089: the same count"
-    assert len(pods.calls) == calls
-    assert [call.pod for call in pods.calls if call.method == "POST"] == ["a-3", "a-2", "a-1"]
-    assert not pods.is_prepared("a-1"), "a pod that takes the name later starts clean"
+        assert ENTRY.fullmatch((await _read_tracker(world))["a"])
 
-    # So long that both are under way at the same time, however late the second one is sent.
-    pods.behave("", Respond(after=timedelta(seconds=3)))
-    answers = await guarded.workload("b").scale_at_once((2, Route.MERGE), (1, Route.SCALE_MERGE))
-    (lost,) = [answer for answer in answers if answer.status != 200]
-    assert lost.message.endswith("because statefulset b is already in process of updating replicas")
-    assert not [call for call in pods.calls if call.method == "DELETE"]
-    await guarded.wait_recorded("b")
+
+async def test_rbac05_the_role_of_other_releases_is_enough(world: World) -> None:
+    """DEP-34, RBAC-05, W-16: get, update, create; reported once, and nothing of others is lost."""
+    pods = await world.serve_pods()
+    guarded = await _guard_tracked(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
+    await _put_tracker(world, FOREIGN)
+    await take_away(world, "patch", "configmaps")
+    role_name = f"{ACCOUNT}-zone-tracker"
+    role = await world.get(ROLES, role_name)
+    rule: Json = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update"]}
+    await world.api.replace(
+        ROLES, world.namespace, role_name, {**role, "rules": [*role["rules"], rule]}
+    )
+    before = await _find_tracker(world)
+
+    await _insist(guarded, "a")
+
+    line = await wait_line(guarded.operator, "Zone tracker is written as a whole")
+    assert "level=warn" in line
+    found = await _find_tracker(world)
+    assert {**found["data"], "a": 0} == {**FOREIGN, "a": 0}
+    for key in ("labels", "annotations"):
+        assert found["metadata"][key] == before["metadata"][key]
     await guarded.assert_judged()
-
-
-async def _write_on(world: World, name: str) -> None:
-    """Change an annotation of a set for ever, as a controller without limits."""
-    turn = 0
-    while True:
-        turn += 1
-        await world.annotate(name, **{"test/co-writer": f"{turn}"})
-        await asyncio.sleep(CO_WRITER_PAUSE.total_seconds())

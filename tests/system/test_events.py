@@ -10,13 +10,11 @@ from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import camel_case
-from tests.system.budgeted import hold
 from tests.system.grants import reported, without
 from tests.system.guarded import NO_DOWNSCALE, guard
 from tests.system.scaled import follow, wait_counts
-from tests.system.waits import read_metric, wait_line, wait_true
+from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.world.api import PODS, STATEFULSETS, Json, Resource
-from tests.world.budgets import ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.clients import Route
 from tests.world.operatorproc import OperatorProcess
 from tests.world.world import World
@@ -26,16 +24,15 @@ pytestmark = pytest.mark.controlplane
 # kubectl requests those of the core group: the same objects.
 CORE_EVENTS: Final = Resource("v1", "events")
 WRITTEN: Final = "rollout_operator_events_total"
-KINDS: Final = {
-    STATEFULSETS: "StatefulSet",
-    PODS: "Pod",
-    ZONE_BUDGETS: "ZoneAwarePodDisruptionBudget",
-}
-A, B, C = (f"ingester-zone-{letter}" for letter in "abc")
+KINDS: Final = {STATEFULSETS: "StatefulSet", PODS: "Pod"}
+A, B = (f"ingester-zone-{letter}" for letter in "ab")
 
 
 async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> None:
-    """D-40, D-75: the codes and sentences of log, refusal and metric; SEC-17: nothing forbidden."""
+    """D-40, D-75: the codes and sentences of log, page, refusal and metric.
+
+    SEC-17: nothing is forbidden. Who gets which Event: `tests/operator/test_events.py`.
+    """
     first = ZoneSpec(name=A, group="ingester", replicas=2, labels={NO_DOWNSCALE: "true"})
     second = follow(ZoneSpec(name=B, group="ingester", replicas=2), A)
     guarded = await guard(world, first, second)
@@ -49,6 +46,7 @@ async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> No
             *("RolloutBegun", "ZoneRolledOut", "RolloutFinished")
         ]
         assert re.search(r"all ready at the update revision; the rollout took \d+", _last(reasons))
+    await wait_page(operator, "/status", 200, "all ready at the update revision")
     for pod, uid in uids.items():
         (found,) = await _list_events(world, PODS, pod, uid)
         line = await wait_line(operator, "Terminating pod", f"pod={pod} ")
@@ -75,49 +73,6 @@ async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> No
     assert await read_metric(operator, WRITTEN, outcome="repeated") == 1
     assert await read_metric(operator, WRITTEN, outcome="failed") == 0
     await world.judge.assert_clean()
-
-
-async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None:
-    """D-40: what holds the group, in the words of the log; and what is left when it ends."""
-    names = await world.create(*three_zones(replicas=1))
-    operator = await world.operator()
-    await world.kubelet.make_unready(f"{A}-0")
-    await world.kubelet.make_unready(f"{B}-0")
-    await world.set_image(names[2:], "v2")
-    reason = camel_case(Code.SEVERAL_ZONES_NOT_READY)
-    for name in names:
-        found = (await _wait_events(world, STATEFULSETS, name, reason))[-1]
-        assert (found["type"], found["action"]) == ("Warning", "Wait")
-        await wait_line(operator, f"reason={Code.SEVERAL_ZONES_NOT_READY} ", found["message"])
-    await world.kubelet.make_ready(f"{B}-0")
-    await world.set_image(names[:1], "v2")
-    await world.wait_image(f"{A}-0", "v2")
-    await operator.terminate()
-    (found,) = await _list_events(world, PODS, f"{A}-0")
-    assert found["reason"] == camel_case(Code.POD_BROKEN_AND_OUTDATED)
-    await world.judge.assert_clean()
-
-
-async def test_d40_a_held_pod_and_a_budget_that_was_invalid_before(world: World) -> None:
-    """D-40: in the words of the refusal and of the log; a drain that tries again is no news."""
-    labels = {"rollout-group": "mock"}
-    # Of two groups none is named, which the schema of the kind cannot tell.
-    bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(a)(b)")
-    zones = grouped_zones("mock", letters="ab", replicas=1)
-    held = await hold(world, *zones, budgets=[zone_budget("mock", labels), bad])
-    (found,) = await _wait_events(world, ZONE_BUDGETS, "bad", camel_case(Code.BUDGET_INVALID))
-    await wait_line(held.operator, "Budget cannot be obeyed", "zpdb=bad", found["message"])
-    assert found["type"] == "Warning"
-
-    await world.kubelet.make_unready("mock-zone-a-0")
-    for _ in range(3):
-        answer = await held.assert_refuses("mock-zone-b-0", 429, "1 pod not ready in mock-zone-a")
-    reason = camel_case(Code.DISRUPTION_BUDGET_USED)
-    (found,) = await _wait_events(world, PODS, "mock-zone-b-0", reason)
-    assert answer.message.endswith(found["message"])
-    assert (found["type"], _count(found)) == ("Normal", 1)
-    assert await read_metric(held.operator, WRITTEN, outcome="limited") == 2
-    assert await _list_events(world, ZONE_BUDGETS, "mock") == []
 
 
 async def test_sec17_without_the_right_one_line_says_so(world: World) -> None:

@@ -32,10 +32,10 @@ from tests.system.waits import read_metric, wait_line, wait_page, wait_reason, w
 from tests.world.api import SECRETS, STATEFULSETS, Json, Resource
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import Route
-from tests.world.faults import Cut, NeverAnswer, verbs, watches
 from tests.world.hooks import Registration
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import OperatorProcess
+from tests.world.proxy import Cut, NeverAnswer, verbs, watches
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane

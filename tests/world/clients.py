@@ -3,8 +3,6 @@
 Each route does what its client does, on the wire, and brings back what that client is shown.
 """
 
-import asyncio
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -74,13 +72,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     async def scale(self, replicas: int, route: Route, *, is_dry_run: bool = False) -> Answer:
         """Request so many replicas, once, and return what came back. Raises aiohttp.ClientError."""
         return await self._send(await self._request(replicas, route), is_dry_run)
-
-    async def scale_at_once(
-        self, *wishes: tuple[int, Route], is_dry_run: bool = False
-    ) -> Sequence[Answer]:
-        """Send several such requests together; what they need to know is read before."""
-        requests = [await self._request(replicas, route) for replicas, route in wishes]
-        return await asyncio.gather(*(self._send(each, is_dry_run) for each in requests))
 
     async def replicas(self) -> int:
         """Return the count that the server holds. Raises ApiError."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 import aiohttp
 import msgspec
@@ -50,12 +50,6 @@ REMOVE_LIMIT: Final = timedelta(seconds=10)
 # and calls that an ignored failure let pass.
 ANSWER_METRICS: Final = {"request_total{": 1, "rejection_count{": -1, "fail_open_count{": -1}
 
-Kind = Literal["Mutating", "Validating"]
-RESOURCES: Final[Mapping[Kind, Resource]] = {
-    "Mutating": MUTATING_HOOKS,
-    "Validating": VALIDATING_HOOKS,
-}
-
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """Which hooks are wanted, and how they are to be called."""
@@ -64,8 +58,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """Where the operator, or what stands for it, serves TLS on loopback."""
     hooks: Sequence[str] = (NO_DOWNSCALE, PREPARE_DOWNSCALE)
     """The ends of the paths below `/admission/`, and of the configurations' names."""
-    prepare_kind: Kind = "Mutating"
-    """Of prepare-downscale; all others are Validating."""
     resources: Sequence[str] = SETS
     """Of the hooks about replicas."""
     labels: Mapping[str, str] | None = None
@@ -80,8 +72,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """
     ca_bundle: bytes = b""
     """PEM; empty leaves it to the operator."""
-    webhook_fields: Mapping[str, object] = {}
-    """Put over the fields of each webhook, as `matchConditions`."""
 
 
 class Hooks:
@@ -113,7 +103,7 @@ class Hooks:
 
     def resource(self, hook: str) -> Resource:
         """Return the kind of configuration that a hook has."""
-        return RESOURCES[self.wanted.prepare_kind if hook == PREPARE_DOWNSCALE else "Validating"]
+        return MUTATING_HOOKS if hook == PREPARE_DOWNSCALE else VALIDATING_HOOKS
 
     async def fetch(self, hook: str) -> Json:
         """Return a configuration as it is now. Raises ApiError."""
@@ -224,7 +214,7 @@ class Hooks:
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": f"{'Mutating' if is_mutating else 'Validating'}WebhookConfiguration",
             "metadata": {"name": self.name(hook), "labels": self._labels()},
-            "webhooks": [webhook | dict(wanted.webhook_fields)],
+            "webhooks": [webhook],
         }
 
     def _timeout(self, hook: str) -> timedelta:

@@ -101,7 +101,7 @@ class Judge:
         self._audit_offset = plane.audit_size()
         self._entries: list[Json] = []
         self._evictions: list[Request] = []
-        self._writes: list[Json] = []
+        self._writes: list[Request] = []
         self.wall_offset = time.time() - time.monotonic()
         """From the clock of `changes` to that of the audit log, in seconds."""
         self._store: aiohttp.ClientSession | None = None
@@ -160,7 +160,7 @@ class Judge:
             changes=self.changes,
             deletes=await self.deletes(),
             evictions=self._evictions,
-            writes=[read_request(one) for one in self._writes if _is_of_set(one)],
+            writes=self._writes,
             namespace=self.namespace,
             operator=self.operator_user,
             wall_offset=self.wall_offset,
@@ -204,11 +204,6 @@ class Judge:
             if call.resource != "selfsubjectaccessreviews"
             and (call.verb, call.resource) not in left_out
         ]
-
-    async def writes(self) -> list[Json]:
-        """Return the audit entries of all writes of StatefulSets here and of webhooks."""
-        await self.settle()
-        return list(self._writes)
 
     async def restarts(self) -> list[Restart]:
         """Return how long each of the operator's restarts took."""
@@ -340,9 +335,8 @@ class Judge:
                 self._entries.append(entry)
             if _is_eviction(entry) and target.get("namespace") == self.namespace:
                 self._evictions.append(read_request(entry))
-            is_here = target.get("namespace") == self.namespace
-            if target.get("resource") in HOOKS or (is_here and _is_of_set(entry)):
-                self._writes.append(entry)
+            if _is_of_set(entry) and target.get("namespace") == self.namespace:
+                self._writes.append(read_request(entry))
         return found
 
 

@@ -2,11 +2,13 @@
 
 How a pod behaves is chosen by a function of the test, called once when the pod first appears and
 once more when it is deleted. `make_unready` and `make_ready` change a living pod.
+
+Also Node objects for pods that are to be drained, and the choice of a node for each new pod.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from types import TracebackType
@@ -16,7 +18,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from tests.world.api import PODS, REOPEN_PAUSE, Api, ApiError, Event, Json, Relisted
+from tests.world.api import PODS, REOPEN_PAUSE, Api, ApiError, Event, Json, Relisted, Resource
 from tests.world.plane import KUBELET, ControlPlane
 
 NODE: Final = "world-node"
@@ -390,3 +392,58 @@ def _whole_status(seat: _Seat, *, is_ready: bool, are_containers_ready: bool, st
 
 def _timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+NODES: Final = Resource("v1", "nodes", is_namespaced=False)
+ZONE: Final = "topology.kubernetes.io/zone"
+# Until a pod that finds no node tries again.
+RETRY: Final = timedelta(milliseconds=200)
+
+
+class Nodes:
+    """The nodes of zones, two for each. Use with `async with`."""
+
+    def __init__(self, api: Api, zones: Iterable[str]) -> None:
+        self._api = api
+        self._zones = {f"node-{zone}-{number}": zone for zone in zones for number in (1, 2)}
+
+    async def __aenter__(self) -> Self:
+        for name, zone in self._zones.items():
+            await self._api.create(NODES, "", _node(name, zone))
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+            patch = {"status": {"conditions": [ready]}}
+            await self._api.patch(NODES, "", name, patch, subresource="status")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in self._zones:
+            with suppress(ApiError):
+                await self._api.delete(NODES, "", name)
+
+    async def place(self, pod: Json) -> str:
+        """Return the node of a pod, once there is one in its zone that takes pods.
+
+        Pods take turns, so that each node has every second one. A zone without nodes has `NODE`.
+        """
+        zone, _, ordinal = str(pod["metadata"]["name"]).rpartition("-")
+        if zone not in self._zones.values():
+            return NODE
+        nodes = [name for name, of in self._zones.items() if of == zone]
+        wanted = nodes[int(ordinal) % len(nodes) :] + nodes
+        while True:
+            closed = {
+                one["metadata"]["name"]
+                for one in await self._api.items(NODES)
+                if one["spec"].get("unschedulable")
+            }
+            if found := next((name for name in wanted if name not in closed), ""):
+                return found
+            await asyncio.sleep(RETRY.total_seconds())
+
+
+def _node(name: str, zone: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {ZONE: zone, "kubernetes.io/hostname": name}},
+    }

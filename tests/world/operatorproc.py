@@ -195,9 +195,3 @@ class OperatorProcess:
     def log_lines(self) -> list[str]:
         """Return all it printed, over all its starts."""
         return self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-
-    def resident_kib(self) -> int:
-        """Return its resident memory in KiB."""
-        status = Path(f"/proc/{self.child.pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1])

@@ -3,10 +3,9 @@
 import asyncio
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, NoReturn, Self, assert_never
+from typing import Final, NoReturn, Self
 
 import msgspec
 from aiohttp import web
@@ -60,26 +59,6 @@ class ReviewServer(ABC):
             await self._runner.cleanup()
 
 
-class Allow(msgspec.Struct, frozen=True, kw_only=True):
-    """Say yes."""
-
-    warnings: tuple[str, ...] = ()
-
-
-class Deny(msgspec.Struct, frozen=True, kw_only=True):
-    """Say no."""
-
-    message: str = "refused by a later webhook"
-    code: int = 403
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Say nothing until the API server gives up."""
-
-
-Verdict = Allow | Deny | Silence
-
-
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One review that came in."""
 
@@ -94,35 +73,16 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reviewer(ReviewServer):
-    """Answers reviews with `verdict`, which may be changed at any time. Use with `async with`.
+    """Says yes to everything, and keeps what came in. Use with `async with`."""
 
-    `by_path` says otherwise for some paths.
-    """
-
-    def __init__(self, pki: Pki, verdict: Verdict | None = None) -> None:
+    def __init__(self, pki: Pki) -> None:
         super().__init__(pki)
-        self.verdict: Verdict = verdict or Allow()
-        self.by_path: dict[str, Verdict] = {}
         self.seen: list[Seen] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Record a review and answer it."""
+        """Record a review and allow it."""
         review: Json = msgspec.json.decode(await request.read())
         self.seen.append(Seen(path=request.path, request=review["request"]))
-        verdict = self.by_path.get(request.path, self.verdict)
-        response: Mapping[str, object]
-        match verdict:
-            case Allow(warnings=warnings):
-                response = {"allowed": True, "warnings": warnings}
-            case Deny(message=message, code=code):
-                response = {"allowed": False, "status": {"message": message, "code": code}}
-            case Silence():
-                return await self.stay_silent()
-            case _:
-                assert_never(verdict)
-        body = {
-            "apiVersion": review["apiVersion"],
-            "kind": review["kind"],
-            "response": {"uid": review["request"]["uid"], **response},
-        }
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        body = {key: review[key] for key in ("apiVersion", "kind")} | {"response": response}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")

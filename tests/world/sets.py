@@ -13,7 +13,6 @@ from rollout_lab.zones import ZoneSpec, statefulset
 
 from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
 
-MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
 # Not what a rollout takes, but what a machine may take on which much else runs.

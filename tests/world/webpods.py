@@ -1,9 +1,8 @@
 """Pods that answer HTTP: a server on a loopback address of its own for each pod of a world.
 
 How a pod answers is said by name, at any time; its calls are written down with the UID that
-it had at that moment. A pod counts as prepared, by UID, from a successful POST to a successful
-DELETE: the one that takes its name later starts clean. On `DELAYED_PATHS` it says since when it is
-prepared for a delayed downscale, which is a state of its own.
+it had at that moment. On `DELAYED_PATHS` a pod says since when it is prepared for a delayed
+downscale, by UID: the one that takes its name later starts clean.
 """
 
 import asyncio
@@ -14,13 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import Final, Self
 
 import msgspec
 
 from tests.world.api import Json
 from tests.world.childproc import free_ports
-from tests.world.podwire import left, reset, write_head
 
 WAIT_LIMIT: Final = timedelta(seconds=30)
 # A request without a whole head after that long is written down as it is and let go.
@@ -49,34 +47,17 @@ def next_address() -> str:
 
 
 class Respond(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer, perhaps late. With a `Location` header and a status of 3xx it is a redirect."""
+    """How a pod answers, perhaps late."""
 
     status: int = 200
     after: timedelta = timedelta(0)
-    headers: Mapping[str, str] = {}
     body: bytes | None = None
     """None: since when it is prepared, to a POST on `DELAYED_PATHS` that succeeds; else empty."""
 
 
-class Hang(msgspec.Struct, frozen=True):
-    """Read the request and say nothing until the caller goes away."""
-
-
-class Reset(msgspec.Struct, frozen=True):
-    """Read the request and break the connection off, having done its work or not."""
-
-    is_done: bool = False
-
-
-Behaviour = Respond | Hang | Reset
 OK: Final = Respond()
 NO_CONTENT: Final = Respond(status=204)
 BROKEN: Final = Respond(status=500, body=b"cannot prepare")
-
-
-def redirect(url: str, status: int = 307) -> Respond:
-    """Return the behaviour of a pod that sends its callers elsewhere."""
-    return Respond(status=status, headers={"Location": url})
 
 
 class PodCall(msgspec.Struct, kw_only=True):
@@ -113,10 +94,9 @@ class PodCall(msgspec.Struct, kw_only=True):
         return self.done_at is not None and self.status is not None and self.status // 100 == 2
 
 
-class _Rule(msgspec.Struct):
-    behaviour: Behaviour
+class _Rule(msgspec.Struct, frozen=True):
+    behaviour: Respond
     method: str
-    times: int | None
 
 
 class _Seat(msgspec.Struct):
@@ -137,12 +117,11 @@ class WebPods:
         self.calls: list[PodCall] = []
         """All requests, in the order in which their heads were read."""
         self.prepared: set[str] = set()
-        """UIDs."""
+        """UIDs, from a successful POST to a successful DELETE."""
         self.delayed_since: dict[str, int] = {}
         """Unix seconds by UID; a test may let hours pass here."""
         self._rules: dict[str, list[_Rule]] = {}
         self._seats: dict[str, _Seat] = {}
-        self._refusing: set[str] = set()
         self._is_over = False
         self._moved = asyncio.Condition()
         self._tasks = asyncio.TaskGroup()
@@ -169,7 +148,7 @@ class WebPods:
         name = pod["metadata"]["name"]
         address = next_address()
         seat = self._seats[name] = _Seat(name, pod["metadata"]["uid"], address)
-        if name not in self._refusing and not self._is_over:
+        if not self._is_over:
             await self._listen(seat)
         return address
 
@@ -187,41 +166,23 @@ class WebPods:
 
     # Behaviours
 
-    def behave(
-        self, name: str, behaviour: Behaviour, *, method: str = "", times: int | None = None
-    ) -> None:
+    def behave(self, name: str, behaviour: Respond, *, method: str = "") -> None:
         """Let a pod of that name, now and later, behave so; what was said last counts first.
 
-        With `method` it goes for no other method, with `times` for so many requests. An empty name
-        goes for each pod that has no word of its own.
+        With `method` it goes for no other method. An empty name goes for each pod that has no word
+        of its own.
         """
-        self._rules.setdefault(name, []).append(_Rule(behaviour, method, times))
+        self._rules.setdefault(name, []).append(_Rule(behaviour, method))
 
     def behave_well(self, name: str) -> None:
         """Forget what was said about a name: 200 for everything."""
         self._rules.pop(name, None)
-
-    async def refuse(self, name: str) -> None:
-        """Let nothing listen for pods of that name: connections are refused."""
-        self._refusing.add(name)
-        if name in self._seats:
-            await _stop(self._seats[name])
-
-    async def listen(self, name: str) -> None:
-        """Undo `refuse`."""
-        self._refusing.discard(name)
-        if name in self._seats and self._seats[name].server is None:
-            await self._listen(self._seats[name])
 
     # Reads
 
     def calls_to(self, name: str, method: str = "") -> list[PodCall]:
         """Return the requests to pods of a name, of one method if it is named."""
         return [each for each in self.calls if each.pod == name and method in ("", each.method)]
-
-    def is_prepared(self, name: str) -> bool:
-        """Say whether the pod that has this name now is prepared."""
-        return name in self._seats and self._seats[name].uid in self.prepared
 
     async def wait_until(
         self, what: str, holds: Callable[[], bool], limit: timedelta = WAIT_LIMIT
@@ -273,43 +234,30 @@ class WebPods:
             writer.transport.abort()
             await self._notify()
 
-    def _choose(self, call: PodCall) -> Behaviour:
+    def _choose(self, call: PodCall) -> Respond:
         for name in (call.pod, ""):
             for rule in reversed(self._rules.get(name, ())):
-                if rule.method in ("", call.method) and rule.times != 0:
-                    if rule.times is not None:
-                        rule.times -= 1
+                if rule.method in ("", call.method):
                     return rule.behaviour
         return OK
 
     async def _play(
         self,
         call: PodCall,
-        behaviour: Behaviour,
+        behaviour: Respond,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        match behaviour:
-            case Respond():
-                if behaviour.after and await left(reader, behaviour.after):
-                    # The pod has begun and cannot know that no client waits any more.
-                    self._record_state(call, behaviour.status)
-                    return
-                body = self._say(call, behaviour)
-                length = {"Content-Length": str(len(body))}
-                write_head(writer, behaviour.status, {**length, **behaviour.headers})
-                writer.write(b"" if behaviour.status == 204 else body)
-                call.status = behaviour.status
-                await writer.drain()
-            case Hang():
-                await left(reader, None)
-                return
-            case Reset(is_done=is_done):
-                self._record_state(call, 200 if is_done else 0)
-                reset(writer)
-                return
-            case _:
-                assert_never(behaviour)
+        if behaviour.after and await _left(reader, behaviour.after):
+            # The pod has begun and cannot know that no client waits any more.
+            self._record_state(call, behaviour.status)
+            return
+        body = self._say(call, behaviour)
+        head = f"HTTP/1.1 {behaviour.status} Because\r\nConnection: close\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+        writer.write(b"" if behaviour.status == 204 else body)
+        call.status = behaviour.status
+        await writer.drain()
         call.done_at = time.monotonic()
         self._record_state(call, call.status)
 
@@ -334,6 +282,17 @@ class WebPods:
     async def _notify(self) -> None:
         async with self._moved:
             self._moved.notify_all()
+
+
+async def _left(reader: asyncio.StreamReader, limit: timedelta) -> bool:
+    """Say whether the caller went away within the time."""
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            while await reader.read(4096):
+                pass
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _stop(seat: _Seat) -> None:

@@ -217,6 +217,7 @@ async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
 
 
 async def test_metr_20_requests_are_measured_by_shape_method_and_status(bench: Bench) -> None:
+    """METR-53: without namespaces and names."""
     bench.server.on("GET", POD, reply({}), refuse(404, "NotFound", ""))
     bench.server.on("GET", POD_LIST, reply(pods(1)))
     bench.server.on("PUT", UPDATE.path, reply({}, 201))

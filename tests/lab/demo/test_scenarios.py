@@ -103,7 +103,7 @@ async def test_a_pod_that_dies_holds_the_rollout() -> None:
 
 @in_virtual_time
 async def test_a_paused_zone_keeps_its_pods_until_it_is_released() -> None:
-    """D-13."""
+    """D-13, SEED-021: the annotation counts at once, and so does its end."""
     text = await write("paused-zone")
 
     assert_order(

@@ -16,9 +16,9 @@ from rollout_operator.model.decode.review import is_dry_run
 from rollout_operator.model.decode.wire import LONGEST_VALUE, OBJECT, REVIEW, SMALL
 from rollout_operator.model.names import ABSENT_PEERS, DecodeError, InvalidInput
 from rollout_operator.model.scaling import Review, Unusable
+from tests.hostile_bodies import WALKS, list_hostile_bodies
 from tests.model.budget_trees import REGEX, as_json, budget_tree, with_head
 from tests.model.review_trees import review_tree, set_tree
-from tests.world.hostile_bodies import WALKS, list_hostile_bodies
 
 MIB = 1 << 20
 # The tree of 64 KiB of lists inside of lists, as it may also come in a small body.

@@ -15,9 +15,9 @@ from rollout_operator.kube.store import PodStore
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.eviction import ZpdbValidation
 from rollout_operator.web.webhooks import Bodies, Rejected
+from tests.hostile_bodies import BUDGET_PATH, WALKS, list_hostile_bodies
 from tests.virtual_time import VirtualClock
 from tests.web.http.test_room import Upload
-from tests.world.hostile_bodies import BUDGET_PATH, WALKS, list_hostile_bodies
 
 LIMIT = timedelta(minutes=5)
 STALL = 0.25

@@ -1,4 +1,4 @@
-"""Several replicas and the one certificate that they share: at the start, and while its CA changes.
+"""Several replicas that share one certificate, are upgraded under load, and are killed at random.
 
 What each of them serves, publishes and trusts comes from one Secret, which all of them write.
 """
@@ -6,38 +6,55 @@ What each of them serves, publishes and trusts comes from one Secret, which all 
 import asyncio
 import base64
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 import aiohttp
 import pytest
+from rollout_lab.zones import ZoneSpec
 
+from tests.kills.campaign import LIMITS, Round, play
 from tests.pki.fake_secrets import MADE_BY_US
+from tests.system.budgeted import create_budgets
 from tests.system.certs import made
-from tests.system.evictions import EVICTION_PATH, REQUESTED, Caller, eviction_review
+from tests.system.guarded import prepared_zone
 from tests.system.hooked import (
+    EVICTION_PATH,
     PROBE,
+    REQUESTED,
     TLS_FLAGS,
+    Caller,
+    eviction_review,
     fetch_secret,
     put_secret,
     secret_body,
     shake_hands,
     trusting,
 )
-from tests.system.test_failover import acts
+from tests.system.test_processes import acts
 from tests.system.waits import read_metric, wait_true
-from tests.world.api import VALIDATING_HOOKS
-from tests.world.budgets import DryRun, evict
-from tests.world.drains import CREATED
-from tests.world.hooks import POD_EVICTION, Hooks, Registration
+from tests.world.api import PODS, VALIDATING_HOOKS, Answer, Json
+from tests.world.budgets import TRY_AGAIN, ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
+from tests.world.clients import Route, Workload
+from tests.world.drains import CREATED, UNANSWERED, Drain, list_victims
+from tests.world.hooks import (
+    NO_DOWNSCALE,
+    POD_EVICTION,
+    PREPARE_DOWNSCALE,
+    ZPDB_VALIDATION,
+    Hooks,
+    Registration,
+)
+from tests.world.kubelet import Behaviour, Kind, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.service import Service
 from tests.world.world import World
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = pytest.mark.controlplane
 
 REPLICAS: Final = 3
 # A new CA is published three seconds before it is used, and the old one for six after that.
@@ -89,6 +106,7 @@ class Seen:
         return "" if answer.is_allowed else answer.message
 
 
+@pytest.mark.slow
 async def test_fp33_replicas_that_start_at_once_issue_one_certificate(world: World) -> None:
     """FP-33, TLS-13, TLS-14, SI-19, DEP-92: one writes the empty Secret; all serve and trust that.
 
@@ -128,6 +146,7 @@ async def test_fp33_replicas_that_start_at_once_issue_one_certificate(world: Wor
         await wait_true("passed on by those that do not lead", is_counted)
 
 
+@pytest.mark.slow
 async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: World) -> None:
     """SI-19, DEP-92, LI-13, TLS-14: each bundle is published once, and no review goes unanswered.
 
@@ -214,3 +233,163 @@ async def wait_serving(world: World, operator: OperatorProcess) -> None:
 
 def _der(data: Mapping[str, bytes]) -> bytes:
     return ssl.PEM_cert_to_DER_cert(data["cert"].decode())
+
+
+RATE: Final = 10
+"""Of each kind, a second. Measured with 50, too: docs/install.md."""
+UPGRADES: Final = 2
+DRAIN_LIMIT: Final = timedelta(seconds=120)
+ALL_HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, POD_EVICTION, ZPDB_VALIDATION)
+HELD: Final = "held"
+"""A group with a pod that never gets ready: no pod of its other zones may go."""
+DRAINED: Final = "drained"
+# As shipped: the other tests do not wait.
+SHIPPED: Final = (*TLS_FLAGS, "-server-tls.shutdown-delay=5s")
+KEPT: Final = ZoneSpec(
+    name="kept", group=None, replicas=2, labels={"grafana.com/no-downscale": "true"}
+)
+
+
+@dataclass(slots=True)
+class Load:
+    """Sends one review again and again; each answer must be the same refusal."""
+
+    send_request: Callable[[], Awaitable[Answer]]
+    words: str
+    """Of the refusal, while an operator leads."""
+    may_wait: bool = False
+    """Whether only the replica that leads decides it: there is a moment without any."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    async def run(self) -> None:
+        """Call at `RATE`, without waiting for answers, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                tasks.create_task(self._request())
+                await asyncio.sleep(1 / RATE)
+
+    async def _request(self) -> None:
+        answer = await self.send_request()
+        self.outcomes[self._judge(answer)] += 1
+
+    def _judge(self, answer: Answer) -> str:
+        if answer.status >= 400 and self.words in answer.message:
+            return "right"
+        if self.may_wait and answer.status == TRY_AGAIN and UNANSWERED not in answer.message:
+            return "limited" if "rate limiter" in answer.message else "wait"
+        return f"wrong: {answer.status} {answer.message}"
+
+
+@pytest.mark.slow
+async def test_dep94_upgrades_under_load_fail_no_call(world: World) -> None:
+    """DEP-91, DEP-92, DEP-94: reviews of each kind and a drain go on over upgrades.
+
+    No call fails, no verdict is wrong, and what is to be tried again is so for moments.
+    """
+    pods = await world.serve_pods()
+    budgets = [zone_budget(group, {"rollout-group": group}) for group in (HELD, DRAINED)]
+    await create_budgets(world, budgets)
+    await world.grant_webhooks()
+    held = [prepared_zone(pods, zone, wait="1h") for zone in grouped_zones(HELD)]
+    await world.create(*held, *grouped_zones(DRAINED), KEPT)
+    async with Service() as service:
+        operator = await world.operator(*SHIPPED)
+        service.add(operator)
+        hooks = await world.register(Registration(port=service.port, hooks=ALL_HOOKS))
+        await hooks.wait_injected()
+        await hooks.wait_called(f"{HELD}-zone-a")
+        await hold_back(world)
+        async with under_load(world) as loads:
+            drain = Drain(world.api, world.namespace)
+            victims = await list_victims(world.api, world.namespace, [f"{DRAINED}-zone-a"])
+            draining = asyncio.create_task(drain.run(victims, DRAIN_LIMIT))
+            for _ in range(UPGRADES):
+                operator = await upgrade(world, service, operator)
+            await draining
+    for load in loads:
+        wrong = {text: n for text, n in load.outcomes.items() if text.startswith("wrong")}
+        assert not wrong, wrong
+        assert load.outcomes["right"] > 0, load.outcomes
+        assert load.outcomes["wait"] <= UPGRADES * RATE * 4, load.outcomes
+    assert not [answer for _, answer in drain.answers if UNANSWERED in answer.message]
+    assert service.refused == 0
+    await world.judge.assert_clean()
+
+
+async def upgrade(world: World, service: Service, old: OperatorProcess) -> OperatorProcess:
+    """Replace an operator as the Deployment does: the next is ready before it ends."""
+    new = await world.operator(*SHIPPED)
+    service.add(new)
+    assert await service.end(old) == 0
+    return new
+
+
+async def hold_back(world: World) -> None:
+    """Replace a pod of a zone by one that never gets ready."""
+    name = f"{HELD}-zone-a-0"
+    before = (await world.get(PODS, name))["metadata"]["uid"]
+
+    def is_stuck(pod: Json) -> bool:
+        is_new = pod["metadata"]["uid"] != before
+        return bool(is_new and pod["status"].get("phase") == "Running")
+
+    with world.kubelet.choosing(always(Behaviour(kind=Kind.NEVER_READY))):
+        answer = await evict(world.api, world.namespace, name)
+        assert answer.status in CREATED, answer
+        await world.wait_pod(name, "running, and not ready", is_stuck)
+
+
+@asynccontextmanager
+async def under_load(world: World) -> AsyncIterator[list[Load]]:
+    """Send all kinds of reviews meanwhile."""
+    kept = Workload(api=world.api, namespace=world.namespace, name=KEPT.name)
+    scaled = Workload(api=world.api, namespace=world.namespace, name=f"{HELD}-zone-b")
+    empty = zone_budget("empty", {})
+    loads = [
+        Load(lambda: kept.scale(1, Route.MERGE, is_dry_run=True), "no-downscale"),
+        Load(
+            lambda: world.api.exchange(
+                "POST", ZONE_BUDGETS.path(world.namespace), body=empty, query={"dryRun": "All"}
+            ),
+            "selector is empty",
+        ),
+        Load(
+            lambda: evict(world.api, world.namespace, f"{HELD}-zone-b-0", dry_run=DryRun.QUERY),
+            f"{HELD}-zone-a",
+            may_wait=True,
+        ),
+        Load(lambda: scaled.scale(2, Route.MERGE), f"{HELD}-zone-a", may_wait=True),
+    ]
+    tasks = [asyncio.create_task(load.run()) for load in loads]
+    try:
+        yield loads
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# Of these kills two take the pod along, and three do not; the stop hits the one that acts.
+GATE: Final = Round(
+    seed=103,
+    replicas=3,
+    kills=6,
+    stops=1,
+    ends=1,
+    is_dense=False,
+    frozen_for=timedelta(seconds=20),
+    longest_pause=2.0,
+    lost_share=0.4,
+)
+
+
+@pytest.mark.slow
+async def test_li08_operators_that_are_killed_frozen_and_ended(world: World) -> None:
+    """LI-08, LI-01, SI-22, FP-06, FP-18, FP-35: another one acts in time, and nothing is broken.
+
+    Under rollouts, drains and downscales that are prepared; `python -m tests.prove kills` plays
+    more rounds.
+    """
+    figures = await play(world, GATE)
+    assert figures.list_late() == [], figures.render()
+    assert all(figures.spans[hit] for hit in LIMITS), figures.render()

@@ -13,7 +13,6 @@ from tests.judge.objects import MIN_TIME, PREPARE
 from tests.world.api import PODS, STATEFULSETS, Api, ApiError, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
 from tests.world.budgets import install_kinds as install
-from tests.world.egress import EgressTrap, Place
 from tests.world.kubelet import always, slow_to_end
 from tests.world.world import World
 
@@ -112,23 +111,6 @@ async def test_real_downscales_are_judged(world: World) -> None:
     await world.api.patch(STATEFULSETS, world.namespace, "a", spec, subresource="scale")
     found = await world.judge.downscale_violations(pods.calls)
     assert [each.invariant for each in found] == ["SI-10", "SI-10", "SI-11"]
-
-
-@pytest.mark.parametrize("said", [b"GET /secret", b""])
-async def test_the_trap_shows_every_connection(said: bytes) -> None:
-    """SI-21"""
-
-    async def intrude(trap: EgressTrap) -> None:
-        async with trap:
-            trap.assert_silent()
-            place = trap.places[-1]
-            _, writer = await asyncio.open_connection(place.address, place.port)
-            writer.write(said)
-            writer.close()
-
-    for trap in (EgressTrap(count=2), EgressTrap(Place("127.0.0.1", 0))):
-        with pytest.raises(AssertionError, match=f"(?s)SI-21: .*said={said!r}"):
-            await intrude(trap)
 
 
 async def test_what_the_role_forbids_is_found(world: World) -> None:
