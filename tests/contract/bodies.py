@@ -7,6 +7,7 @@ from rollout_lab.model.request import ApiAnswer
 from rollout_operator.kube.api import JsonObject
 
 Json = Any
+OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: object) -> JsonObject:
@@ -79,12 +80,6 @@ def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> 
     }
 
 
-def ready_status(phase: str = "Running", ready: str = "True") -> JsonObject:
-    """Return a patch by which a kubelet says how a pod is."""
-    condition = {"type": "Ready", "status": ready}
-    return {"status": {"phase": phase, "conditions": [condition]}}
-
-
 def budget(name: str, **spec: object) -> JsonObject:
     """Return a PodDisruptionBudget of the pods labelled `app: x`."""
     return {
@@ -95,16 +90,24 @@ def budget(name: str, **spec: object) -> JsonObject:
     }
 
 
-def budget_status(allowed: int, **more: object) -> JsonObject:
-    """Return a patch that sets what the disruption controller would have counted."""
-    counted = {
-        "observedGeneration": 1,
-        "disruptionsAllowed": allowed,
-        "currentHealthy": 2,
-        "desiredHealthy": 1,
-        "expectedPods": 2,
+def source(name: str) -> JsonObject:
+    """Return an OCIRepository of Flux."""
+    return {
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "OCIRepository",
+        "metadata": {"name": name},
+        "spec": {},
     }
-    return {"status": {**counted, **more}}
+
+
+def kustomization(name: str) -> JsonObject:
+    """Return a Kustomization of Flux."""
+    return {
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {"name": name},
+        "spec": {"postBuild": {"substitute": {}}},
+    }
 
 
 def eviction(name: str, version: str = "v1", **options: object) -> JsonObject:
@@ -122,17 +125,11 @@ def delete_options(**fields: object) -> JsonObject:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
 
 
-def owner(answer: ApiAnswer, **more: object) -> JsonObject:
+def owner(body: Json) -> JsonObject:
     """Return the reference by which a dependant names its owner."""
-    body: Json = answer.body
     meta = body["metadata"]
-    return {
-        "apiVersion": body["apiVersion"],
-        "kind": body["kind"],
-        "name": meta["name"],
-        "uid": meta["uid"],
-        **more,
-    }
+    named = {key: meta[key] for key in ("name", "uid")}
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], **named}
 
 
 def version_of(answer: ApiAnswer) -> str:
@@ -147,10 +144,9 @@ def uid_of(answer: ApiAnswer) -> str:
     return str(body["metadata"]["uid"])
 
 
-def token_of(answer: ApiAnswer) -> str:
-    """Return the `continue` token of a list."""
-    body: Json = answer.body
-    return str(body["metadata"]["continue"])
+def is_going(answer: ApiAnswer) -> bool:
+    """Return whether an object is being deleted."""
+    return "deletionTimestamp" in tree(answer)["metadata"]
 
 
 def tree(answer: ApiAnswer) -> Json:

@@ -1,12 +1,7 @@
 """The words in which sequences about the StatefulSet controller are written.
 
-    @controlled
-    async def a_deleted_pod_comes_back(scene: Scene) -> None:
-        await scene.create(web(replicas=1))
-        await scene.ready("a-0")
-        await scene.remove("a-0")
-        await scene.end("a-0")
-        await scene.rest("the pod is gone")
+    -- a_deleted_pod_comes_back
+    create replicas: 1; ready a-0; remove a-0; end a-0; rest the pod is gone
 
 Timing differs between the worlds, so that a sequence compares what is there at rest, and how it
 came to be where only one way is possible. At rest is a world where the controller has reconciled
@@ -23,7 +18,8 @@ from typing import Any, Final
 from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from tests.contract.bodies import config_map, delete_options, tree, version_of
+from tests.contract.bodies import config_map, delete_options, eviction, tree, version_of
+from tests.contract.bodies import pod as a_pod
 from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_seen import (
     WATCHED,
@@ -33,7 +29,7 @@ from tests.contract.controllers_seen import (
     is_ready,
     versions_of,
 )
-from tests.contract.controllers_sets import PARALLEL, THREE, VERSION, web
+from tests.contract.controllers_sets import PARALLEL, ROLLING, THREE, VERSION, web
 from tests.contract.plays import Needs, Play, sequence
 from tests.contract.sides import CONFIG_MAPS, PODS, REVISIONS
 from tests.contract.world import World
@@ -125,6 +121,17 @@ class ControllerRig:
         """Give a set another template."""
         await self.change(name, template={"metadata": {"annotations": {VERSION: version}}})
 
+    async def partition(self, partition: str) -> None:
+        """Roll down to an ordinal."""
+        await self._roll(partition=int(partition))
+
+    async def at_a_time(self, most: str) -> None:
+        """Roll so many pods at a time, or such a share of them."""
+        await self._roll(maxUnavailable=int(most) if most.isdigit() else most)
+
+    async def _roll(self, **rules: object) -> None:
+        await self.change(updateStrategy={"type": ROLLING, "rollingUpdate": rules})
+
     async def label(self, pod: str, **labels: str | None) -> None:
         """Set labels of a pod, or remove them with None (use `**{"a/b": "c"}`)."""
         await self.patch(PODS, pod, {"metadata": {"labels": labels}})
@@ -179,7 +186,56 @@ class ControllerRig:
         """DELETE a set."""
         await self.delete(STATEFULSETS, name, propagationPolicy=policy)
 
+    async def evict(self, pod: str) -> None:
+        """POST an eviction."""
+        await self.make(PODS, eviction(pod), f"{pod}/eviction")
+
+    async def stray(self, name: str, label: str) -> None:
+        """Create a held pod without an owner."""
+        await self.make(PODS, a_pod(name, node="some-node", image=HELD, labels={"name": label}))
+
     # Waits
+
+    async def until_going(self, *pods: str) -> None:
+        """Wait until all of these pods are terminating, or all there are."""
+        await self.until(
+            "all going",
+            lambda: all(
+                is_going(pod) for name, pod in self.seen.pods.items() if name in (pods or (name,))
+            ),
+        )
+
+    async def until_no_revisions(self) -> None:
+        """Wait until the revisions are gone."""
+        await self.until("no revisions", lambda: not self.seen.revisions)
+
+    async def until_set_going(self) -> None:
+        """Wait until the set is being deleted."""
+        await self.until("going", lambda: is_going(self.seen.sets["a"]))
+
+    async def until_owned(self, pod: str, *, is_owned: bool = True) -> None:
+        """Wait until a pod has an owner, or has none."""
+        await self.until(
+            f"{pod} owned: {is_owned}",
+            lambda: pod in self.seen.pods and is_owned is bool(self._owners(pod)),
+        )
+
+    async def until_disowned(self, pod: str) -> None:
+        """Wait until a pod has no owner."""
+        await self.until_owned(pod, is_owned=False)
+
+    async def until_lives(self, pod: str, number: int) -> None:
+        """Wait for the so manieth pod of a name."""
+        await self.until(f"{pod} anew", lambda: self.seen.count_lives(pod) == number)
+
+    async def until_status(self, **fields: int | None) -> None:
+        """Wait until the status of the set says this."""
+
+        def holds() -> bool:
+            status = self.seen.sets["a"]["status"]
+            return all(status.get(key) == value for key, value in fields.items())
+
+        await self.until(f"status {fields}", holds)
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Wait until something was seen. Raises TimeoutError which says what is there instead."""
@@ -271,6 +327,11 @@ class ControllerRig:
             found["statuses"] = statuses
         self.world.record(title, **found)
 
+    def describe(self, title: str) -> None:
+        """Record what is there while the controller still tries, hence without waiting for rest."""
+        found = {"sets": self.seen.describe_sets(), "pods": self.seen.describe_pods()}
+        self.world.record(title, **found)
+
     def _describe(self) -> str:
         return (
             f"{self.seen.describe_sets()} {self.seen.describe_pods()}"
@@ -282,6 +343,9 @@ class ControllerRig:
     def _has_changed(self, pod: str, uid: str) -> bool:
         found = self.seen.pods.get(pod)
         return found is None or bool(found["metadata"]["uid"] != uid)
+
+    def _owners(self, name: str) -> Json:
+        return self.seen.pods[name]["metadata"].get("ownerReferences")
 
     def _has_started(self, name: str) -> bool:
         pod = self.seen.pods.get(name)
@@ -361,6 +425,6 @@ def staged(play: Callable[[ControllerRig], Awaitable[None]]) -> Play:
     return played
 
 
-def controlled(play: Callable[[ControllerRig], Awaitable[None]]) -> Play:
+def controlled(topic: str) -> Callable[[Callable[[ControllerRig], Awaitable[None]]], Play]:
     """Add the decorated function to the list of sequences."""
-    return sequence(needs=Needs.CONTROLLERS)(staged(play))
+    return lambda play: sequence(topic, needs=Needs.CONTROLLERS)(staged(play))

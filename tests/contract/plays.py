@@ -45,11 +45,10 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
 _ALL: list[Sequence] = []
 
 
-def sequence(*, needs: Needs = Needs.API) -> Callable[[Play], Play]:
-    """Add the decorated function to the list, under the names of its module and its own."""
+def sequence(topic: str, *, needs: Needs = Needs.API) -> Callable[[Play], Play]:
+    """Add the decorated function to the list, under its own name."""
 
     def add(play: Play) -> Play:
-        topic = play.__module__.rpartition(".")[2]
         name = getattr(play, "__name__", "")
         _ALL.append(Sequence(topic=topic, name=name, play=play, needs=needs))
         return play

@@ -2,23 +2,28 @@
 
 from datetime import timedelta
 
+import msgspec
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition
 from rollout_operator.model.names import ApiError, Uid
-from tests.contract.bodies import config_map, pod, statefulset, tree, uid_of, version_of
+from tests.contract.bodies import (
+    OTHER_UID,
+    config_map,
+    pod,
+    replica_template,
+    statefulset,
+    tree,
+    uid_of,
+    version_of,
+)
 from tests.contract.plays import Needs, sequence
 from tests.contract.reviews import deny, silent
 from tests.contract.sides import CONFIG_MAPS, Hook
 from tests.contract.world import World
 
 
-def _uid(value: str) -> Uid:
-    return Uid(value)
-
-
-OTHER = "11111111-2222-3333-4444-555555555555"
-
-
-@sequence()
+@sequence("clients")
 async def pages(world: World) -> None:
     for name in "abc":
         await world.make(CONFIG_MAPS, config_map(name))
@@ -29,7 +34,7 @@ async def pages(world: World) -> None:
     world.record("pages", sizes=[len(first.items), len(rest.items)], is_last=not rest.next_token)
 
 
-@sequence(needs=Needs.OBLIVION)
+@sequence("clients", needs=Needs.OBLIVION)
 async def an_expired_page(world: World) -> None:
     for name in "abc":
         await world.make(CONFIG_MAPS, config_map(name))
@@ -40,13 +45,13 @@ async def an_expired_page(world: World) -> None:
     await world.attempt("the rest", call)
 
 
-@sequence()
+@sequence("clients")
 async def a_token_that_is_none(world: World) -> None:
     call = world.clients.fetch_page(CONFIG_MAPS, world.namespace, token="nonsense")
     await world.attempt("the rest", call)
 
 
-@sequence()
+@sequence("clients")
 async def reads_and_whole_writes(world: World) -> None:
     clients, namespace = world.clients, world.namespace
     for name in ("a", "a", "b"):
@@ -60,12 +65,12 @@ async def reads_and_whole_writes(world: World) -> None:
     await world.attempt("replace", absent)
 
 
-@sequence()
+@sequence("clients")
 async def merge_patches(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     patches: tuple[JsonObject, ...] = (
         {"spec": {"replicas": 2}},
-        {"metadata": {"uid": OTHER}, "spec": {"replicas": 1}},
+        {"metadata": {"uid": OTHER_UID}, "spec": {"replicas": 1}},
         {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}},
     )
     for patch in patches:
@@ -73,7 +78,7 @@ async def merge_patches(world: World) -> None:
         await world.attempt("patch", call)
 
 
-@sequence()
+@sequence("clients")
 async def json_patches(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     for path, value in (("/data/key", "other"), ("/data/absent", "x"), ("/data/key", "value")):
@@ -85,17 +90,17 @@ async def json_patches(world: World) -> None:
         await world.attempt("patch", call)
 
 
-@sequence()
+@sequence("clients")
 async def deletes(world: World) -> None:
     made = await world.make(PODS, pod("a"))
     uid, version = uid_of(made), version_of(made)
-    for wanted in ((OTHER, version), (uid, "1"), (uid, version), (uid, version)):
-        precondition = Precondition(uid=_uid(wanted[0]), resource_version=wanted[1])
+    for wanted in ((OTHER_UID, version), (uid, "1"), (uid, version), (uid, version)):
+        precondition = Precondition(uid=Uid(wanted[0]), resource_version=wanted[1])
         call = world.clients.delete(PODS, world.namespace, "a", precondition=precondition)
         await world.attempt("delete", call)
 
 
-@sequence()
+@sequence("clients")
 async def statuses(world: World) -> None:
     body = tree(await world.make(STATEFULSETS, statefulset("a")))
     body["status"] = {"replicas": 1, "observedGeneration": 1}
@@ -105,7 +110,7 @@ async def statuses(world: World) -> None:
         body["status"] = {"replicas": 2}
 
 
-@sequence()
+@sequence("clients")
 async def hooks_that_deny_or_do_not_answer(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     for name, decide in (("no", deny(message="not now", code=429)), ("mute", silent())):
@@ -116,7 +121,7 @@ async def hooks_that_deny_or_do_not_answer(world: World) -> None:
         await world.attempt("patch", call)
 
 
-@sequence()
+@sequence("clients")
 async def watches(world: World) -> None:
     version = version_of(await world.make(CONFIG_MAPS, config_map("start")))
     await world.make(CONFIG_MAPS, config_map("a"))
@@ -129,7 +134,7 @@ async def watches(world: World) -> None:
     world.record("events", types=[kind for kind in types if kind != "BOOKMARK"])
 
 
-@sequence(needs=Needs.OBLIVION)
+@sequence("clients", needs=Needs.OBLIVION)
 async def a_watch_that_is_too_old(world: World) -> None:
     version = version_of(await world.make(CONFIG_MAPS, config_map("a")))
     await world.make(CONFIG_MAPS, config_map("b"))
@@ -144,3 +149,59 @@ async def a_watch_that_is_too_old(world: World) -> None:
     except ApiError as raised:
         error = type(raised).__name__
     world.record("the watch", raises=error)
+
+
+@sequence("replicatemplates")
+async def a_group_is_discovered(world: World) -> None:
+    for group in (REPLICA_TEMPLATES.group, "apps", "", "policy"):
+        versions = await world.clients.fetch_group(group)
+        world.record(f"versions of {group!r}", preferred=versions[0])
+
+
+@sequence("replicatemplates")
+async def groups_that_are_not_served(world: World) -> None:
+    clients = world.clients
+    await world.attempt("a group", clients.fetch_group("nothings.example.org"))
+    await world.attempt("its kinds", clients.fetch_resources("nothings.example.org", "v1"))
+    await world.attempt("another version", clients.fetch_resources(REPLICA_TEMPLATES.group, "v2"))
+    await world.attempt("another version", clients.fetch_resources("", "v2"))
+    await world.attempt("another version", clients.fetch_resources("apps", "v2"))
+
+
+@sequence("replicatemplates")
+async def kinds_are_discovered(world: World) -> None:
+    """Of the built-in groups only what the sandbox models: the real server has more."""
+    for group, kinds in (
+        (REPLICA_TEMPLATES.group, ("ReplicaTemplate", "ZoneAwarePodDisruptionBudget")),
+        ("apps", ("StatefulSet", "ControllerRevision")),
+        ("", ("Pod", "ConfigMap", "Secret", "Namespace", "Node")),
+    ):
+        served = await world.clients.fetch_resources(group, "v1")
+        for one in sorted(served, key=lambda one: one.resource.plural):
+            if one.resource.kind in kinds:
+                below = one.subresources & {"scale", "status", "eviction"}
+                shown = msgspec.to_builtins(one.resource)
+                world.record("kind", **shown, has=sorted(below))
+
+
+@sequence("replicatemplates")
+async def scales_through_the_client(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3, labelSelector="x=y"))
+    await world.make(STATEFULSETS, statefulset("b", 2))
+    for resource, name in ((REPLICA_TEMPLATES, "a"), (STATEFULSETS, "b")):
+        raw = await world.clients.fetch(resource, world.namespace, name, "scale")
+        world.record("scale", scale=msgspec.json.decode(raw))
+    missing = world.clients.fetch(REPLICA_TEMPLATES, world.namespace, "b", "scale")
+    await world.attempt("missing", missing)
+    await world.attempt("no scale", world.clients.fetch(PODS, world.namespace, "a", "scale"))
+
+
+@sequence("replicatemplates")
+async def statuses_through_the_client(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    patch: JsonObject = {"status": {"replicas": 2}}
+    for _ in range(2):
+        raw = await world.clients.patch(REPLICA_TEMPLATES, world.namespace, "a", patch, "status")
+        world.record("patch", written=msgspec.json.decode(raw))
+    absent = world.clients.patch(REPLICA_TEMPLATES, world.namespace, "b", {}, "status")
+    await world.attempt("absent", absent)

@@ -1,0 +1,324 @@
+"""Sequences that compute something, decide by what a hook is shown, or say what is not served."""
+
+from collections.abc import Sequence
+
+from rollout_lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    PODS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from tests.contract.bodies import (
+    OTHER_UID,
+    config_map,
+    delete_options,
+    eviction,
+    is_going,
+    owner,
+    pod,
+    secret,
+    tree,
+    uid_of,
+    version_of,
+)
+from tests.contract.controllers_pods import HELD
+from tests.contract.plays import Needs, sequence
+from tests.contract.sides import CONFIG_MAPS, NAMESPACES, REVISIONS, Hook, Verdict
+from tests.contract.world import World
+
+
+@sequence("creates")
+async def what_a_body_may_say(world: World) -> None:
+    """The own namespace, no kind, unknown fields, and fields that the server sets."""
+    await world.create(CONFIG_MAPS, config_map("a", namespace=world.namespace))
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "b"}, "data": {"key": "value"}})
+    body = config_map("c")
+    body["nonsense"] = {"b": 1}
+    await world.create(CONFIG_MAPS, body)
+    await world.get(CONFIG_MAPS, "c")
+    uid = OTHER_UID
+    made = await world.create(
+        CONFIG_MAPS,
+        config_map(
+            "d",
+            uid=uid,
+            creationTimestamp="2001-01-01T00:00:00Z",
+            deletionTimestamp="2001-01-01T00:00:00Z",
+            deletionGracePeriodSeconds=7,
+            generation=9,
+        ),
+    )
+    world.record("the uid", is_another=uid_of(made) != uid)
+
+
+@sequence("creates")
+async def versions_rise_with_each_create(world: World) -> None:
+    first = await world.create(CONFIG_MAPS, config_map("b"))
+    second = await world.create(SECRETS, secret("a"))
+    third = await world.create(CONFIG_MAPS, config_map("a"))
+    versions = [int(version_of(each)) for each in (first, second, third)]
+    world.record("the versions", rise=versions == sorted(set(versions)))
+
+
+@sequence("creates")
+async def namespaces(world: World) -> None:
+    found = await world.get(NAMESPACES, world.namespace)
+    metadata = found.body["metadata"]
+    assert isinstance(metadata, dict)
+    world.record("labels", are=metadata["labels"])
+    with world.elsewhere("nowhere-at-all"):
+        await world.create(CONFIG_MAPS, config_map("a"))
+        await world.get(CONFIG_MAPS, "a")
+        await world.list(CONFIG_MAPS)
+
+
+@sequence("deletes")
+async def a_deleted_object_is_gone_and_its_name_is_free(world: World) -> None:
+    old = await world.make(CONFIG_MAPS, config_map("a"))
+    await world.delete(CONFIG_MAPS, "a")
+    await world.get(CONFIG_MAPS, "a")
+    await world.delete(CONFIG_MAPS, "a")
+    new = await world.create(CONFIG_MAPS, config_map("a"))
+    world.record("uids", differ=uid_of(old) != uid_of(new))
+
+
+@sequence("forms")
+async def unknown_resources(world: World) -> None:
+    for resource in (
+        Resource("nothing.example.org", "v1", "nothings", "Nothing"),
+        Resource("", "v1", "nothings", "Nothing"),
+        Resource("apps", "v1beta9", "statefulsets", "StatefulSet"),
+        Resource(REPLICA_TEMPLATES.group, "v1", "nothings", "Nothing"),
+        Resource(REPLICA_TEMPLATES.group, "v2", "replicatemplates", "ReplicaTemplate"),
+    ):
+        await world.get(resource, "a")
+        await world.get(resource, "a/scale")
+        await world.list(resource)
+        await world.create(resource, config_map("a"))
+        await world.events(resource, timeoutSeconds="1")
+        call = world.clients.fetch(resource, world.namespace, "a", "scale")
+        await world.attempt("through the client", call)
+
+
+@sequence("garbage", needs=Needs.CONTROLLERS)
+async def one_of_two_owners_is_not_enough(world: World) -> None:
+    one = await world.make(CONFIG_MAPS, config_map("one"))
+    two = await world.make(CONFIG_MAPS, config_map("two"))
+    body = config_map("a", ownerReferences=[owner(tree(one)), owner(tree(two))])
+    await world.make(CONFIG_MAPS, body)
+    await world.make(CONFIG_MAPS, config_map("b", ownerReferences=[owner(tree(one))]))
+    await world.delete(CONFIG_MAPS, "one")
+    await world.until_gone(CONFIG_MAPS, "b")
+    await world.until(
+        CONFIG_MAPS,
+        "a",
+        lambda answer: len(tree(answer)["metadata"].get("ownerReferences", [])) == 1,
+    )
+    await world.get(CONFIG_MAPS, "a")
+    await world.delete(CONFIG_MAPS, "two")
+    await world.until_gone(CONFIG_MAPS, "a")
+
+
+@sequence("garbage", needs=Needs.CONTROLLERS)
+async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    # Held: a kubelet that ends it in the meantime would make its grace period zero.
+    held = {"ownerReferences": [owner(tree(made))], "finalizers": ["x.org/a"]}
+    body = pod("a", node="n", image=HELD, **held)
+    await world.make(PODS, body)
+    await world.delete(CONFIG_MAPS, "owner")
+    await world.until(PODS, "a", is_going)
+    with world.quietly():
+        ending = tree(await world.get(PODS, "a"))["metadata"]
+        await world.patch(PODS, "a", {"metadata": {"finalizers": None}})
+        await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
+    world.record("the pod", grace=ending["deletionGracePeriodSeconds"])
+    await world.until_gone(PODS, "a")
+
+
+@sequence("kinds")
+async def a_revision_is_renumbered(world: World) -> None:
+    body: JsonObject = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": "a"},
+        "data": {"spec": {"x": 1}},
+        "revision": 1,
+    }
+    await world.create(REVISIONS, body)
+    await world.patch(REVISIONS, "a", {"revision": 2})
+
+
+def _guard(world: World, kind: str, **webhook: object) -> JsonObject:
+    """Return a configuration of one webhook with such fields, or without those that are None."""
+    hook = {
+        "name": "guard.example.org",
+        "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "rules": [RULE],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **webhook,
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": world.unique("guard")},
+        "webhooks": [{key: value for key, value in hook.items() if value is not None}],
+    }
+
+
+RULE: JsonObject = {
+    "operations": ["UPDATE"],
+    "apiGroups": ["nothing.example.org"],
+    "apiVersions": ["v1"],
+    "resources": ["nothings"],
+}
+SERVICE: JsonObject = {"service": {"namespace": "x", "name": "y", "path": "/z"}}
+
+
+@sequence("kinds")
+async def webhook_configurations(world: World) -> None:
+    fields: tuple[tuple[str, JsonObject], ...] = (
+        ("Validating", {}),
+        ("Mutating", {}),
+        ("Validating", {"clientConfig": SERVICE}),
+        ("Validating", {"clientConfig": {"url": "https://127.0.0.1:1/x", "caBundle": "eA=="}}),
+        (
+            "Mutating",
+            {
+                "failurePolicy": "Ignore",
+                "matchPolicy": "Exact",
+                "timeoutSeconds": 3,
+                "reinvocationPolicy": "IfNeeded",
+                "sideEffects": "NoneOnDryRun",
+                "objectSelector": {"matchLabels": {"x": "y"}},
+            },
+        ),
+    )
+    for kind, webhook in fields:
+        resource = MUTATING_WEBHOOKS if kind == "Mutating" else VALIDATING_WEBHOOKS
+        await world.create(resource, _guard(world, kind, **webhook))
+        with world.quietly():
+            await world.delete(resource, world.unique("guard"))
+
+
+@sequence("kinds")
+async def a_configuration_counts_its_generations(world: World) -> None:
+    name = world.unique("guard")
+    await world.make(VALIDATING_WEBHOOKS, _guard(world, "Validating"))
+    await world.patch(VALIDATING_WEBHOOKS, name, {"metadata": {"labels": {"x": "y"}}})
+    hooks: JsonObject = {"webhooks": [{"name": "guard.example.org", "timeoutSeconds": 3}]}
+    await world.patch(VALIDATING_WEBHOOKS, name, hooks, STRATEGIC_PATCH)
+    await world.list(VALIDATING_WEBHOOKS, fieldSelector=f"metadata.name={name}")
+    await world.delete(VALIDATING_WEBHOOKS, name)
+    await world.get(VALIDATING_WEBHOOKS, name)
+
+
+def _write(world: World, body: JsonObject) -> ApiRequest:
+    return ApiRequest(
+        verb="patch",
+        resource=CONFIG_MAPS,
+        namespace=world.namespace,
+        name="a",
+        body=body,
+        content_type=MERGE_PATCH,
+    )
+
+
+@sequence("conflicts")
+async def three_conflicts_during_a_patch(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    requested = [0]
+
+    async def decide(_review: JsonObject) -> Verdict:
+        requested[0] += 1
+        if requested[0] in (1, 3, 5):
+            with world.quietly():
+                await world.send(_write(world, {"data": {"inner": f"{requested[0]}"}}))
+        return {"allowed": True}
+
+    await world.register("Validating", Hook(name="one", decide=decide))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence("conflicts")
+async def created_by_another_during_a_create(world: World) -> None:
+    requested = [0]
+
+    async def decide(_review: JsonObject) -> Verdict:
+        requested[0] += 1
+        if requested[0] == 1:
+            with world.quietly():
+                await world.create(CONFIG_MAPS, config_map("a", data={"key": "inner"}))
+        return {"allowed": True}
+
+    await world.register("Validating", Hook(name="one", decide=decide, operations=("CREATE",)))
+    await world.create(CONFIG_MAPS, config_map("a"))
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence("conflicts")
+async def a_hook_that_writes_the_object_each_time(world: World) -> None:
+    """A hook that changes what is under admission is called again and again; this one stops."""
+    await world.make(CONFIG_MAPS, config_map("a"))
+    written = [0]
+
+    async def decide(review: JsonObject) -> Verdict:
+        is_ours = "'key': 'other'" in str(review["object"])
+        if is_ours and written[0] < 5:
+            written[0] += 1
+            with world.quietly():
+                await world.send(_write(world, {"data": {"inner": f"{written[0]}"}}))
+        return {"allowed": True}
+
+    await world.register("Mutating", Hook(name="one", decide=decide))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence("admission")
+async def evictions_are_reviewed(world: World) -> None:
+    for name in "ab":
+        await world.make(PODS, pod(name, node="n"))
+
+    async def decide(review: JsonObject) -> Verdict:
+        if review["name"] != "b":
+            return {"allowed": True}
+        return {"allowed": False, "status": {"message": "not now", "code": 429}}
+
+    hook = Hook(name="one", decide=decide, resources=("pods/eviction",), operations=("CREATE",))
+    await world.register("Validating", hook)
+    await world.create(PODS, eviction("a", dryRun=["All"]), "a/eviction")
+    await world.create(PODS, eviction("a"), "a/eviction")
+    await world.create(PODS, eviction("absent"), "absent/eviction")
+    await world.create(PODS, eviction("b"), "b/eviction")
+    await world.get(PODS, "b")
+
+
+TEXTS: Sequence[str] = (
+    *("J\u00fcrgen", "<ann@example.com>", "a & b", "\x7f", "\U0001f600", "\u2027", "\u202a"),
+    *("plain", "\u2028 \u2029", '"quoted" \\ \n \t \b \f \x01', "a/b~c'd`"),
+)
+
+
+@sequence("patches")
+async def a_test_of_a_text_compares_it_as_it_is_written(world: World) -> None:
+    """REL-70: what people write in annotations is consumed by other means."""
+    path = "/metadata/annotations/text"
+    await world.make(CONFIG_MAPS, config_map("a", annotations={"x": "y"}))
+    for text in TEXTS:
+        await world.patch(
+            CONFIG_MAPS, "a", [{"op": "add", "path": path, "value": text}], JSON_PATCH
+        )
+        await world.patch(
+            CONFIG_MAPS, "a", [{"op": "test", "path": path, "value": text}], JSON_PATCH
+        )
+        held = {"op": "test", "path": "/metadata/annotations", "value": {"x": "y", "text": text}}
+        await world.patch(CONFIG_MAPS, "a", [held, {"op": "remove", "path": path}], JSON_PATCH)
+        await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"text": None}}})
