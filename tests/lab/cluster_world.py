@@ -99,9 +99,6 @@ class World:
         found = self.api.list(PODS, NAMESPACE)
         return [one for one in found if name_of(one).startswith(sts)]
 
-    def pod_names(self) -> list[str]:
-        return [name_of(one) for one in self.pods()]
-
     def revisions(self) -> list[JsonObject]:
         return list(self.api.list(CONTROLLER_REVISIONS, NAMESPACE))
 

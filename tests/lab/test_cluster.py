@@ -1,16 +1,15 @@
-"""The cluster as a whole: rollouts, their cost, one run for one seed, a cache that lags."""
+"""The cluster as a whole: rollouts, their cost, a cache that lags."""
 
 from datetime import timedelta
 
 import pytest
 from rollout_lab.model.fields import text
 from rollout_lab.model.history import Commit
-from rollout_lab.model.request import ApiRequest
 from rollout_lab.virtual_loop.pace import StepTimes
 from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import PODS
-from tests.lab.cluster_world import NAMESPACE, World, world
+from tests.lab.cluster_world import World, world
 from tests.telemetry.test_families import counted_calls
 from tests.virtual_time import in_virtual_time
 
@@ -37,24 +36,6 @@ async def begin(rig: World) -> None:
     await rig.until_ready(*(zone.name for zone in ZONES))
 
 
-def trace(seed: int, pace: StepTimes | None = None) -> list[str]:
-    """Return a whole rollout as text."""
-    lines: list[str] = []
-
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(seed=seed, pace=pace) as rig:
-            await begin(rig)
-            await roll_out(rig)
-            lines.extend(
-                f"{one.at} {one.actor} {one.resource.plural} {one.name} {one.after}"
-                for one in rig.history.list_all(Commit)
-            )
-
-    scenario()
-    return lines
-
-
 def test_a_rollout_of_three_zones_is_cheap() -> None:
     spent = 0
 
@@ -70,12 +51,6 @@ def test_a_rollout_of_three_zones_is_cheap() -> None:
 
     scenario()
     assert spent < CALLS_LIMIT
-
-
-def test_one_seed_gives_one_run_and_another_seed_another() -> None:
-    first = trace(7)
-    assert trace(7) == first
-    assert trace(8) != first
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -146,36 +121,3 @@ def annotate_at_each_status(rig: World, most: int) -> None:
 async def wait(rig: World, span: timedelta) -> None:
     with pytest.raises(TimeoutError):
         await rig.until(lambda: False, span)
-
-
-@in_virtual_time
-async def test_a_stopped_cluster_does_nothing_more() -> None:
-    with world() as rig:
-        rig.create(ZoneSpec(name="web"))
-        rig.cluster.stop()
-        rig.create(ZoneSpec(name="other"))
-        await wait(rig, timedelta(hours=1))
-        assert rig.pods() == []
-
-
-@in_virtual_time
-async def test_a_cluster_begins_with_what_is_there() -> None:
-    """A world that was built before: sets get their pods, pods go on."""
-    with world(starts=False) as rig:
-        rig.create(ZoneSpec(name="web", replicas=1))
-        rig.api.call_now(
-            ApiRequest(
-                verb="create",
-                resource=PODS,
-                namespace=NAMESPACE,
-                body={
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {"name": "lonely", "namespace": NAMESPACE},
-                    "spec": {"containers": [{"name": "app", "image": "v1"}]},
-                },
-            )
-        )
-        rig.cluster.start()
-        await rig.until_ready("web")
-        await rig.until(lambda: text(rig.pod("lonely"), "status", "phase") == "Running")

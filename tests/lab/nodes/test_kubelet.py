@@ -3,7 +3,6 @@
 from datetime import timedelta
 from itertools import pairwise
 
-import msgspec
 import pytest
 from rollout_lab.model.fields import child, children, moment_of, number, text, uid_of
 from rollout_lab.model.history import Commit
@@ -11,19 +10,10 @@ from rollout_lab.nodes.behaviour import Behaviour, StartKind, always
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.objects import Pod
 from tests.lab.cluster_world import World, container_state, is_ready, world
 from tests.virtual_time import EPOCH, in_virtual_time
 
 ONE = ZoneSpec(name="web", replicas=1)
-
-
-def decode(pod: JsonObject) -> Pod:
-    """Return the pod as the operator sees it."""
-    seen = decode_pod(msgspec.json.encode(pod))
-    assert isinstance(seen, Pod)
-    return seen
 
 
 def condition(pod: JsonObject, kind: str) -> JsonObject:
@@ -61,32 +51,6 @@ def name_state(commit: Commit) -> str:
 
 
 @in_virtual_time
-async def test_a_normal_life_from_creation_to_the_end() -> None:
-    with world() as rig:
-        await rig.bring_up(ONE)
-        rig.delete_pod("web-0")
-        await rig.until(lambda: "gone" in states(rig))
-        assert states(rig) == [
-            "Pending/unbound",
-            "Pending",
-            "Pending/waiting",
-            "Running",
-            "Running/ready",
-            "terminating",
-            "Succeeded/terminated",
-            "gone",
-        ]
-        actors = [one.actor for one in rig.commits("pods")]
-        assert actors == [
-            "statefulset-controller",
-            "scheduler",
-            *["kubelet"] * 3,
-            "person",
-            *["kubelet"] * 3,  # the API server ends the grace before it takes the object away
-        ]
-
-
-@in_virtual_time
 async def test_times_follow_the_behaviour() -> None:
     slow = Behaviour(
         starts_after=timedelta(seconds=10),
@@ -106,31 +70,6 @@ async def test_times_follow_the_behaviour() -> None:
         rig.delete_pod("web-0")
         await rig.until(lambda: "gone" in states(rig))
         assert timedelta(seconds=20) < rig.api.now() - begun < timedelta(seconds=21)
-
-
-@pytest.mark.parametrize(
-    ("kind", "trouble"),
-    [
-        pytest.param(StartKind.NEVER_READY, "container app not ready", id="never ready"),
-        pytest.param(StartKind.CRASH_LOOP, "CrashLoopBackOff", id="crash loop"),
-        pytest.param(
-            StartKind.GATE_CLOSED,
-            "readiness condition false (ReadinessGatesNotReady)",
-            id="readiness gate closed",
-        ),
-        pytest.param(
-            StartKind.NO_STATUSES, "no container statuses", id="W-26 a claim without proof"
-        ),
-        pytest.param(StartKind.PENDING, "Unschedulable", id="never gets a node"),
-    ],
-)
-@in_virtual_time
-async def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> None:
-    with world(choose=always(Behaviour(kind=kind))) as rig:
-        rig.create(ONE)
-        await rig.until(lambda: bool(rig.pods()))
-        await rig.until(lambda: decode(rig.pod("web-0")).why_not_ready == trouble)
-        assert not decode(rig.pod("web-0")).is_ready
 
 
 @in_virtual_time
@@ -180,37 +119,6 @@ async def test_a_failed_pod_stays_down_until_it_is_mended() -> None:
         assert is_ready(rig.pod("web-0"))
         assert container(rig.pod("web-0"))["restartCount"] == 1
         assert uid_of(rig.pod("web-0")) == uid
-
-
-@in_virtual_time
-async def test_a_pod_made_to_fail_before_it_runs_crashes_when_it_does() -> None:
-    with world() as rig:
-        rig.create(ONE)
-        await rig.until(lambda: bool(rig.pods()))
-        rig.cluster.fail_pod("web-0")
-        await rig.until(lambda: states(rig)[-2:] == ["Running/terminated", "Running/waiting"])
-        rig.delete_pod("web-0")
-        await rig.until_ready("web")  # the next one of the name is a new pod
-
-
-@in_virtual_time
-async def test_a_pod_without_a_node_gets_one_when_it_is_mended() -> None:
-    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as rig:
-        rig.create(ONE)
-        await rig.until(lambda: bool(rig.pods()))
-        rig.cluster.mend_pod("web-0")
-        await rig.until_ready("web")
-
-
-@in_virtual_time
-async def test_only_living_pods_can_fail_or_be_mended() -> None:
-    with world() as rig:
-        with pytest.raises(LookupError, match="no living pod web-0"):
-            rig.cluster.fail_pod("web-0")
-        await rig.bring_up(ONE)
-        rig.delete_pod("web-0")
-        with pytest.raises(LookupError, match="no living pod web-0"):
-            rig.cluster.mend_pod("web-0")
 
 
 @in_virtual_time

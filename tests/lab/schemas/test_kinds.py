@@ -1,19 +1,18 @@
-"""What is not modelled of the kinds, said loudly; what they store is compared by the contract."""
+"""Kinds: never narrower than the operator's parsers; what they store the contract compares."""
 
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_lab.model.request import ApiRefusal, NotModelled
-from rollout_lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
+from rollout_lab.model.request import ApiRefusal
+from rollout_lab.schemas.kinds import ObjectKind, get_kind
 from rollout_lab.schemas.tidy import copy_json
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
+from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.names import InvalidInput
-from tests.contract.bodies import pod, replica_template, statefulset, zone_budget
-from tests.contract.test_contract_zone_budgets import REFUSED
+from tests.contract.bodies import statefulset, zone_budget
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json
 from tests.test_manifests_crds import fields_of_spec
 
@@ -41,62 +40,6 @@ def part(obj: JsonObject, *path: str) -> JsonObject:
 
 def sts(**spec: object) -> JsonObject:
     return statefulset("a", **spec)  # type: ignore[arg-type]  # any field, also a wrong one
-
-
-def contained(**fields: object) -> JsonObject:
-    return {"metadata": {"labels": {"name": "a"}}, "spec": {"containers": [fields]}}
-
-
-@pytest.mark.parametrize(
-    ("resource", "body"),
-    [
-        (STATEFULSETS, sts(selector=None)),
-        (STATEFULSETS, sts(selector={"matchLabels": {"name": "b"}})),
-        (STATEFULSETS, sts(serviceName="a@b")),
-        (STATEFULSETS, sts(volumeClaimTemplates=[{}])),
-        (STATEFULSETS, sts(template=contained(name="app", image="v1", ports=[{}]))),
-        (STATEFULSETS, sts(template=contained(name="app"))),
-        (STATEFULSETS, {**sts(), "metadata": {"name": "a.b"}}),
-        (PODS, {**pod("a"), "spec": {"containers": []}}),
-        (PODS, pod("a", labels={"a b": "c"})),
-        (PODS, pod("a", annotations={"/": "c"})),
-        (PODS, pod("a", ownerReferences=[{"kind": "X", "name": "x"}])),
-        (REPLICA_TEMPLATES, replica_template("a", replicas="3")),
-        (REPLICA_TEMPLATES, replica_template("a", replicas=-1)),
-        (REPLICA_TEMPLATES, replica_template("a", replicas=2**31)),
-        *((ZONE_BUDGETS, zone_budget("a", **spec)) for spec, _ in REFUSED),
-    ],
-)
-def test_what_the_real_server_refuses_is_not_modelled(resource: Resource, body: JsonObject) -> None:
-    with pytest.raises(NotModelled):
-        get_kind(resource).prepare_create(body)
-
-
-def test_what_is_not_modelled_names_object_and_field() -> None:
-    body = sts()
-    part(body, "spec")["selector"] = {"matchLabels": {"no": "pod"}}
-    with pytest.raises(NotModelled, match=r"^StatefulSet \S+: the simulation .* of spec\.selector"):
-        get_kind(STATEFULSETS).prepare_create(body)
-
-
-@pytest.mark.parametrize(
-    ("resource", "body", "part_of", "value"),
-    [
-        (STATEFULSETS, sts(), "serviceName", "other"),
-        (STATEFULSETS, sts(), "podManagementPolicy", "Parallel"),
-        (PODS, pod("a"), "hostname", "other"),
-        (ZONE_BUDGETS, zone_budget("a"), "maxUnavailable", -1),
-    ],
-)
-def test_a_change_that_the_real_server_refuses_is_not_modelled(
-    resource: Resource, body: JsonObject, part_of: str, value: object
-) -> None:
-    kind = get_kind(resource)
-    old = created(kind, body)
-    new = {**old, "metadata": {**part(old, "metadata")}, "spec": {**part(old, "spec")}}
-    part(new, "spec")[part_of] = value
-    with pytest.raises(NotModelled, match="the refusal of"):
-        kind.prepare_update(old, new, "")
 
 
 @pytest.mark.parametrize(
