@@ -1,0 +1,115 @@
+"""The commands of stories of look-ups: passes that ask for a release, and what registries answer.
+
+What is shown is new: which images were read, after how many seconds the Rollout is woken, and the
+warnings of the log.
+"""
+
+import asyncio
+import re
+from collections import deque
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.controllers.release_sources import MOST_TAGS, LookUpKey, ReleaseLookUps
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.model.release_plan import ImageRepository
+from rollout_operator.model.releases import ImageReference, ReleaseMetadata, parse_repository
+from rollout_operator.oci import exchange
+from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.oci.exchange import RegistryBusy, RegistryError
+from tests import stories
+from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
+from tests.planning.releases.builders import head
+from tests.virtual_time import VirtualClock
+
+FOUND: Final = ReleaseMetadata(digest="sha256:0", version="v1")
+IMAGE: Final = parse_repository("registry.example/app")
+MINUTE: Final = timedelta(minutes=1)
+
+
+class LookUpStage(stories.Steps):
+    """Look-ups of one Rollout by one worker, and registries that answer what is scripted."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.script: deque[RegistryError] = deque()
+        self.takes = 1.0
+        self.secret = ""
+        self.news: list[str] = []
+        self.look_ups = ReleaseLookUps(self, FakeReleaseApi(), VirtualClock(), self._wake)
+
+    async def play_with_workers(self, commands: list[str]) -> list[str]:
+        async with asyncio.TaskGroup() as tasks:
+            workers = Workers(self.look_ups.queue, self.look_ups.look_up, count=1, rng=lambda: 0.5)
+            tasks.create_task(workers.run(), name="workers")
+            found = await self.play(commands)
+            self.look_ups.queue.close()
+        return found
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        self.news.append(f"read {image}")
+        await asyncio.sleep(self.takes)
+        if self.script:
+            raise self.script.popleft()
+        return FOUND
+
+    def _wake(self, rollout: str, wait: timedelta) -> None:
+        self.news.append(f"wake {rollout} in {wait.total_seconds():g}")
+
+    def look(self) -> list[str]:
+        news, self.news = self.news, []
+        warned = [line for line in self.lines if "level=warn" in line]
+        self.lines.clear()
+        texts = [re.sub(r".*(rollout=\S+ tag=\S+) .*?err=(.*)\n", r"\1 \2", one) for one in warned]
+        return [*news, *[f"{len(texts)} warned: {text}" for text in texts[-1:]]]
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def do_answers(self, *errors: str) -> None:
+        """Next they fail: `answers 3xRegistryDenied RegistryBusy`."""
+        for word in errors:
+            count, _, name = word.rpartition("x") if word[0].isdigit() else ("1", "", word)
+            more = {"retry_after": timedelta(hours=1)} if name == RegistryBusy.__name__ else {}
+            self.script.extend([getattr(exchange, name)(f"no {name}", **more)] * int(count))
+
+    async def do_takes(self, seconds: str) -> None:
+        self.takes = float(seconds)
+
+    async def do_secret(self, name: str) -> None:
+        self.secret = name
+
+    async def do_fetch(self, count: str = "1", tag: str = "1.0.0", digest: str = "") -> str:
+        """Return what so many passes learn, and when the last one did."""
+        found: list[str] = []
+        repository = ImageRepository(head=head("app"), image=IMAGE, pull_secret=self.secret or None)
+        began = VirtualClock().elapsed()
+        for _ in range(int(count)):
+            key = LookUpKey("app", tag)
+            is_known, answer = await self.look_ups.fetch(key, repository, MINUTE, digest or None)
+            assert answer in (None, FOUND)
+            found.append(("none" if answer is None else "found") if is_known else "unknown")
+        seconds = (VirtualClock().elapsed() - began).total_seconds()
+        return f"{' '.join(dict.fromkeys(found))} after {seconds:g} s"
+
+    async def do_many(self) -> None:
+        """As many tags as are remembered, and one more."""
+        for number in range(MOST_TAGS + 1):
+            await self.do_fetch("1", f"{number}")
+
+    async def do_forget(self) -> None:
+        self.look_ups.forget("app")
+
+    async def do_minutes(self, count: str) -> None:
+        """Fetch once a minute; of this only warnings are shown."""
+        for _ in range(int(count)):
+            await self.do_fetch()
+            await self.do_wait(61)
+        self.news.clear()
+
+    async def do_missing(self, passes: str) -> None:
+        """Passes of a Rollout whose ImageRepository is missing."""
+        bench = ReleaseBench()
+        bench.use(self.look_ups)
+        for _ in range(int(passes)):
+            await bench.step()

@@ -1,0 +1,175 @@
+"""What is known between writes and watches: kept gates, schedules that were read, wide checks."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.controllers.release_sources import build_wide_checks
+from rollout_operator.controllers.schedules import (
+    OWN_WRITES_LAST,
+    GateClient,
+    KeptGates,
+    ScheduleReader,
+    render_gate,
+    report_schedule,
+)
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import JsonObject, Precondition, Resource
+from rollout_operator.kube.informer import Informer
+from rollout_operator.model.budget import EventKind, EventRecord, Regarding
+from rollout_operator.model.decode.releases import decode_gate, watch_as
+from rollout_operator.model.names import Denied, Uid, Unreachable
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.release_plan import ReleaseEvent
+from rollout_operator.model.releases import (
+    OURS,
+    CreateGate,
+    DeleteGate,
+    GateOrigin,
+    MinuteRange,
+    ReleaseSchedule,
+    ScheduleRule,
+    WantedGate,
+)
+from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.releases.bench import FakeKind, FakeReleaseApi, ReleaseBench
+from tests.kube.scripted_watch import ScriptedApi
+from tests.planning.releases.builders import START, gate
+from tests.planning.releases.schedules.schedule_builders import schedule
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+WANTED: Final = WantedGate(
+    namespace="prod", name="nights-app", rollout="app", is_passing=False, origin=GateOrigin()
+)
+SECOND: Final = timedelta(seconds=1)
+
+
+class GateApi:
+    """Stores what is created, and takes every delete."""
+
+    def __init__(self) -> None:
+        self.deleted: list[Precondition] = []
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        head = {**cast(Mapping[str, object], body["metadata"]), "namespace": namespace}
+        whole = {**body, "metadata": {**head, "uid": "uid-1", "resourceVersion": "7"}}
+        return json.dumps(whole).encode()
+
+    async def delete(self, *place: Any, precondition: Precondition) -> None:
+        self.deleted.append(precondition)
+
+
+@in_virtual_time
+async def test_gates_as_a_schedule_knows_them_while_the_cache_lags() -> None:
+    """REL-99, RELB-31 (l)."""
+    api = GateApi()
+    cached = FakeKind([kinds.ROLLOUT_GATES], FakeReleaseApi())
+    gates = KeptGates(cast(GateClient, api), cached, VirtualClock())
+    body = await api.create(kinds.ROLLOUT_GATES, "prod", render_gate(WANTED))
+    shown = watch_as(decode_gate)(body)
+
+    def show(new: WatchedObject | None, old: WatchedObject | None = None) -> None:
+        cached.store.replace_all(() if new is None else (new,))
+        cached._notify(old, new)
+
+    # It counts from its creation on, though no cache shows it, and for half a minute at most.
+    await gates.carry_out(CreateGate(wanted=WANTED))
+    (own,) = gates.list_all()
+    assert own.head.name == "nights-app"
+    await VirtualClock().sleep(OWN_WRITES_LAST * 1.1)
+    assert [*gates.list_all()] == []
+
+    # What this process deleted is gone at once, though the cache still shows it.
+    show(shown)
+    (own,) = gates.list_all()
+    await gates.carry_out(DeleteGate(head=own.head))
+    assert [*gates.list_all()] == []
+    assert api.deleted == [Precondition(uid=Uid("uid-1"), resource_version="7")]
+
+    # And what another client deleted once the cache shows that, not half a minute later.
+    show(None, old=shown)
+    await gates.carry_out(CreateGate(wanted=WANTED))
+    show(shown)
+    show(None, old=shown)
+    assert [*gates.list_all()] == []
+
+
+def test_each_version_of_a_schedule_is_read_once_a_minute() -> None:
+    """LI-09, RELB-42: however many Rollouts it selects."""
+    loaded: list[str] = []
+
+    def load(name: str) -> ZoneInfo:
+        loaded.append(name)
+        return ZoneInfo(name)
+
+    reader = ScheduleReader(OURS, load)
+    first = schedule(time_zone="Atlantis")
+    for _ in range(500):
+        assert "Atlantis" in reader.read(first, START + 59 * SECOND).problem
+    assert len(loaded) == 1
+    reader.read(replace(first), START + 59 * SECOND)
+    assert len(loaded) == 2, "another version, of the same UID"
+    reader.read(first, START + 60 * SECOND)
+    assert len(loaded) == 3
+
+
+def test_a_window_ends_with_its_minute() -> None:
+    minute = START.hour * 60 + START.minute
+    rule = ScheduleRule(times=MinuteRange(minute, minute + 1))
+    closed = replace(schedule(), schedule=ReleaseSchedule(rules=(rule,)))
+    reader, begin = ScheduleReader(OURS), START.replace(second=0)
+    times = (begin, begin + 59 * SECOND, begin + 60 * SECOND, begin - SECOND)
+    assert [reader.read(closed, now).is_open for now in times] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "kind"), [("prod", EventKind.SCHEDULE), ("", EventKind.CLUSTER_SCHEDULE)]
+)
+def test_events_name_the_schedule(namespace: str, kind: EventKind) -> None:
+    """RELB-31: one of the cluster has no namespace."""
+    watched = WatchedObject(
+        name="nights", namespace=namespace, uid=Uid("1"), resource_version="7", decoded=gate()
+    )
+    records: list[EventRecord] = []
+    event = ReleaseEvent(reason="WindowOpened", note="it is open", severity=Severity.WARN)
+    report_schedule(records.append, watched, [event])
+    (one,) = records
+    assert one.regarding == Regarding(kind, namespace, "nights", Uid("1"))
+    assert (one.reason, one.note, one.severity) == ("WindowOpened", "it is open", Severity.WARN)
+
+
+@in_virtual_time
+async def test_checks_of_other_namespaces_are_followed_from_the_first_question_on() -> None:
+    forbidden = Denied("list: forbidden", status=403)
+    api, clock = ScriptedApi([[forbidden], [forbidden]]), VirtualClock()
+    wide = build_wide_checks(api, lambda of: Informer(api, of, Metrics(), clock, lambda: 0.5))
+    news: list[str] = []
+    wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(wide.run(clock), name="wide checks")
+        await asyncio.sleep(3600)
+        assert api.calls == []
+        with pytest.raises(Unreachable, match="HealthCheck: no answer yet"):
+            wide.find_problem()
+        await asyncio.sleep(1)
+        problem = "HealthChecks of other namespaces: HealthCheck: list: forbidden"
+        assert wide.find_problem() == problem
+        assert news == ["all", "all"]
+        running.cancel()
+
+
+@in_virtual_time
+async def test_labels_of_a_namespace_that_change_are_news_for_all() -> None:
+    """REL-54: which namespaces are selected depends on them."""
+    bench = ReleaseBench()
+    news: list[str] = []
+    bench.wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+    bench.namespaces._notify(None, None)
+    assert news == ["all"]
