@@ -210,8 +210,8 @@ class ReleaseStage(stories.Steps):
         """The process begins anew."""
         self.world.corrections = ()
 
-    async def do_policy(self, problem: str = "") -> None:
-        self.world.policy_problem = problem
+    async def do_policy(self, problem: str = "", reason: str = "") -> None:
+        self.world.policy_problem, self.world.policy_reason = problem, reason
 
     async def do_verify(self, word: str = "") -> None:
         self.world.verifies_wanted = word != "no"

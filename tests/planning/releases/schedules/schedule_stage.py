@@ -1,7 +1,7 @@
 """The commands of stories of schedules: what people write, what becomes of gates, what is held.
 
 A schedule is of the namespace prod, over all Rollouts, denies, and is active in the first
-two hours. Times are minutes from the start.
+two hours, or always. Times are minutes from the start.
 """
 
 from datetime import timedelta
@@ -25,6 +25,7 @@ from rollout_operator.model.releases import (
     ReleaseGate,
     ScheduleObject,
     SchedulePlan,
+    ScheduleRule,
     ScheduleSnapshot,
     ScheduleStatus,
     WantedGate,
@@ -39,7 +40,13 @@ from rollout_operator.planning.schedules import (
 )
 from tests import stories
 from tests.planning.releases.builders import START, gate, head, show_minutes
-from tests.planning.releases.schedules.schedule_builders import ALLOW, DENY, gated, schedule
+from tests.planning.releases.schedules.schedule_builders import (
+    ALLOW,
+    DENY,
+    MORNING,
+    gated,
+    schedule,
+)
 
 SPACES: Final = {"prod": {"env": "prod"}, "dev": {"env": "dev"}}
 
@@ -71,6 +78,7 @@ class ScheduleStage(stories.Steps):
         one = schedule(
             name,
             action=ALLOW if "allow" in words else DENY,
+            rules=(ScheduleRule(name="always"),) if "always" in words else (MORNING,),
             time_zone=given.get("zone", "UTC"),
             namespace=namespace,
             rollouts=_read_selector(given.get("rollouts", "all")),
