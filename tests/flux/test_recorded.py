@@ -1,15 +1,21 @@
-"""What releases make of what Flux's controllers write, and whether our stand-in writes the same."""
+"""What releases make of what Flux's controllers write; our stand-in and the lab write the same."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
+from rollout_lab.flux import label_owner
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.zones import ZoneSpec, statefulset
 
+from rollout_operator.kube.api import KUSTOMIZATIONS as LAB_KUSTOMIZATIONS
+from rollout_operator.kube.api import OCI_REPOSITORIES as LAB_SOURCES
+from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.model.decode.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.release_plan import ObjectStatus
 from rollout_operator.planning.flux import map_flux_waits, name_manager
 from rollout_operator.planning.health_checks import (
     assess_object,
@@ -17,7 +23,12 @@ from rollout_operator.planning.health_checks import (
     parse_inventory_id,
     track_failure,
 )
+from tests.controllers.releases.world import ReleaseSandbox
 from tests.flux.record import GENERATION, TIME, normalise, read_record
+from tests.goldens import Golden
+from tests.lab.releasing import create_release
+from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
 from tests.world.api import Json
 from tests.world.flux import (
     KUSTOMIZATIONS,
@@ -32,26 +43,7 @@ WRITTEN: Final = datetime.fromisoformat(TIME).astimezone(UTC)
 ZONES: Final = ("db-zone-a", "db-zone-b", "db-zone-c")
 FIRST: Final = "the first release is applied"
 NEXT: Final = "the next release is applied"
-BACK: Final = "rolled back"
-RIGHT: Final = "a tag by hand is put right"
-SHARED: Final = "Flux applies the objects as well"
-DONE: Final = {FIRST: "1.0.0", NEXT: "1.1.0", BACK: "1.1.0", RIGHT: "1.4.0", SHARED: "1.4.0"}
-UNKNOWN: Final = "it is not ready: failed to determine artifact digest: GET http://HOST/v2/"
-NOT_BUILT: Final = "it is not ready: failed to decode Kubernetes YAML from /broken.yaml"
-# By moment: the tag of the Rollout, and how each wait begins, the OCIRepository's first.
-WAITS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    **{moment: (tag, ()) for moment, tag in DONE.items()},
-    "there is no such tag yet": (
-        "1.0.0",
-        (UNKNOWN, "it is not ready: Source artifact not found"),
-    ),
-    "the API server refuses manifests": (
-        "1.2.0",
-        ("it is not ready: ConfigMap/nowhere namespace not specified",),
-    ),
-    "manifests cannot be read": ("1.3.0", (NOT_BUILT,)),
-    "the registry does not have the tag": ("1.4.0", (UNKNOWN, NOT_BUILT)),
-}
+KINDS: Final = {"OCIRepository": LAB_SOURCES[0], "Kustomization": LAB_KUSTOMIZATIONS[0]}
 
 
 @cache
@@ -82,37 +74,35 @@ def read(moment: str, kind: str) -> Json:
     }
 
 
+MOMENTS: Final = Path(__file__).parent / "moments.txt"
+
+
 def test_all_moments_are_judged() -> None:
-    assert recorded()["moments"].keys() == WAITS.keys()
+    judged = [line.partition(", ")[0] for line in MOMENTS.read_text("utf-8").splitlines()]
+    assert {*recorded()["moments"]} <= {*judged}
 
 
-@pytest.mark.parametrize("moment", WAITS)
-def test_what_a_bake_waits_for(moment: str) -> None:
-    """RELB-16: for what has yet to be fetched and applied, and with the error of Flux itself."""
-    tag, expected = WAITS[moment]
+@pytest.mark.parametrize("story", read_stories(MOMENTS))
+def test_what_a_moment_means(story: Story, golden: Golden) -> None:
+    """What a bake waits for, and the health of the Kustomization within the grace and after it."""
+    moment, _, tag = story.commands[0].rpartition(", ")
+    tree = read(moment, "Kustomization")
     objects = (
         decode_oci_repository(msgspec.json.encode(read(moment, "OCIRepository"))),
-        decode_kustomization(msgspec.json.encode(read(moment, "Kustomization"))),
+        decode_kustomization(msgspec.json.encode(tree)),
     )
     waits = map_flux_waits("app", tag, objects)
-
-    assert len(waits) == len(expected), waits
-    for text, begin in zip(waits.values(), expected, strict=True):
-        assert text.startswith(begin)
-        assert text.isprintable()
-
-
-@pytest.mark.parametrize("moment", WAITS)
-def test_the_health_of_a_kustomization(moment: str) -> None:
-    """RELB-37, REL-114: what fails is given the grace, and has failed after that."""
-    tree = read(moment, "Kustomization")
-    for age, failed in ((GRACE, ObjectStatus.IN_PROGRESS), (2 * GRACE, ObjectStatus.FAILED)):
+    assert all(text.isprintable() for text in waits.values())
+    health: list[str] = []
+    for age in (GRACE, 2 * GRACE):
         now = WRITTEN + age
         failure = track_failure(tree, None, now)
         counts = has_lasted(failure, now, GRACE)
         verdict = assess_object("app", tree, now, failure if counts else None).verdict
         assert verdict is not None
-        assert verdict.status is (ObjectStatus.CURRENT if moment in DONE else failed)
+        health.append(verdict.status)
+    found = [" then ".join(dict.fromkeys(health)), *(text[:99] for text in waits.values())]
+    story.check("\n".join(found), golden)
 
 
 def test_each_failure_of_flux_counts() -> None:
@@ -161,3 +151,67 @@ def test_our_stand_in_writes_the_same(moment: str, tag: str) -> None:
 
 def _normalise(status: Mapping[str, Any]) -> Json:
     return normalise({"metadata": {"generation": 3}, "status": status}, {})
+
+
+async def create_zones(world: ReleaseSandbox) -> None:
+    namespace = world.sandbox.namespace
+    for letter in "abc":
+        zone = ZoneSpec(
+            name=f"db-zone-{letter}", image="app:none", labels=label_owner("app", namespace)
+        )
+        body = statefulset(zone, namespace)
+        await world.sandbox.call(
+            ApiRequest(verb="create", resource=STATEFULSETS, namespace=namespace, body=body)
+        )
+
+
+async def read_statuses(world: ReleaseSandbox, tag: str) -> dict[str, Json]:
+    """Return the statuses in the form of the record, with times that are the same for all."""
+    found = {kind: dict(await world.get(one, "app")) for kind, one in KINDS.items()}
+    artifact = found["OCIRepository"]["status"].get("artifact") or {}
+    names = {world.sandbox.namespace: "NAMESPACE"}
+    if artifact:
+        names[artifact["digest"]] = f"sha256:{tag}"
+    return {kind: normalise(body, names) for kind, body in found.items()}
+
+
+def show_outcomes(statuses: dict[str, Json]) -> dict[str, set[str]]:
+    """Return conditions without their texts, each with the generation that it is about."""
+    return {
+        kind: {
+            f"{one['type']}={one['status']} {one['reason']} {one['observedGeneration']}"
+            for one in status["conditions"]
+        }
+        for kind, status in statuses.items()
+    }
+
+
+async def set_tag(world: ReleaseSandbox, tag: str) -> None:
+    await world.patch(KINDS["OCIRepository"], "app", {"spec": {"ref": {"tag": tag}}})
+    await world.sleep(30)
+
+
+@in_virtual_time
+async def test_what_the_lab_writes_is_on_record() -> None:
+    moments = read_record()["moments"]
+    async with ReleaseSandbox.opened() as world:
+        await create_zones(world)
+        world.sandbox.flux.missing |= {"none", "1.4.0"}
+        world.sandbox.start_flux()
+        await create_release(world)
+        await set_tag(world, "none")
+        nothing = await read_statuses(world, "none")
+        recorded = moments["there is no such tag yet"]
+        assert show_outcomes(nothing) == show_outcomes(recorded)
+        # The real API server fills in -1.
+        assert {one.get("observedGeneration", -1) for one in nothing.values()} == {-1}
+
+        await set_tag(world, "1.0.0")
+        await world.sleep(60)
+        assert await read_statuses(world, "1.0.0") == moments["the first release is applied"]
+
+        await set_tag(world, "1.4.0")
+        failed = (await read_statuses(world, "1.0.0"))["OCIRepository"]
+        recorded = moments["the registry does not have the tag"]["OCIRepository"]
+        assert show_outcomes({"": failed}) == show_outcomes({"": recorded})
+        assert failed["observedGeneration"] == recorded["observedGeneration"]
