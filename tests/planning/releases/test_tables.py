@@ -1,14 +1,19 @@
 """Which releases may come next, and what is written into Flux: a case a line, in `tables`."""
 
+import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
 from rollout_operator.model.release_plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -17,16 +22,21 @@ from rollout_operator.model.release_plan import (
     FluxProgress,
     FluxReference,
     FluxWrite,
+    HealthCheck,
 )
 from rollout_operator.model.releases import (
     KUBERIK,
     OURS,
     AnnouncedReleases,
+    CheckSelector,
+    FailedHealthCheck,
     PolicyOrder,
     Release,
     ReleaseGate,
+    ReleaseStatus,
     TagOrder,
 )
+from rollout_operator.planning.bake import BlockedCode, assess_health, list_checks
 from rollout_operator.planning.candidates import (
     HOLDING,
     assess_gates,
@@ -34,10 +44,13 @@ from rollout_operator.planning.candidates import (
     find_version_key,
     is_superseded,
     list_gates,
+    needs_metadata,
+    retain_releases,
 )
 from rollout_operator.planning.flux import RELEASED, map_flux_waits, name_manager, plan_flux_writes
+from rollout_operator.planning.schedules import get_time_zone
 from tests.goldens import Golden
-from tests.planning.releases.builders import gate, head, releases
+from tests.planning.releases.builders import START, check, gate, head, releases
 from tests.stories import Story, read_stories
 
 SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
@@ -207,12 +220,104 @@ def _read_progress(text: str) -> FluxObject:
     return item
 
 
+TEAMS: Final = {"prod": {"team": "shop"}, "infra": {"team": "platform"}}
+CHECKS: Final = (
+    check("z", labels={"app": "a"}),
+    check("b", labels={"app": "b"}),
+    check("a", labels={"app": "a"}, namespace="infra"),
+    check("lost", labels={"app": "a"}, namespace="gone"),
+)
+
+
+def show_selected(text: str) -> str:
+    """`app=a in team=platform` selects checks, and namespaces; `all` selects each."""
+    if text == "nothing":
+        return _join_keys(list_checks(head(), None, CHECKS, TEAMS))
+    wanted, _, spaces = text.partition(" in ")
+    namespaces = _read_selector(spaces) if spaces else None
+    selector = CheckSelector(selector=_read_selector(wanted), namespaces=namespaces)
+    return _join_keys(list_checks(head(), selector, CHECKS, TEAMS))
+
+
+def _join_keys(checks: Sequence[HealthCheck]) -> str:
+    return " ".join(one.head.key for one in checks) or "none"
+
+
+def _read_selector(text: str) -> LabelSelector | None:
+    """Read `a=b`, `all`, `none`, or a term such as `app NotIn a,c`."""
+    if text in ("all", "none"):
+        return LabelSelector() if text == "all" else None
+    if "=" in text:
+        return LabelSelector(labels=dict([text.split("=")]))
+    key, operator, *values = text.split()
+    texts = tuple(values[0].split(",")) if values else ()
+    return LabelSelector(terms=(SelectorTerm(key=key, operator=operator, values=texts),))
+
+
+def show_health(text: str) -> str:
+    """`a=Unhealthy:down dev/b=; a` are checks, and those whose failure does not count."""
+    before, _, unblocked = text.partition(";")
+    checks: list[HealthCheck] = []
+    for word in [] if before.strip() == "none" else before.split():
+        key, status, message = re.findall(r"^(.+)=(\w*):?(\w*)$", word)[0]
+        namespace, _, name = key.rpartition("/")
+        one = check(name, status, message=message or None, namespace=namespace or "prod")
+        checks.append(one)
+    failed = tuple(FailedHealthCheck(name=one, namespace="prod") for one in unblocked.split())
+    verdict = assess_health(checks, failed)
+    assert verdict.is_blocking is (verdict.code is BlockedCode.UNHEALTHY)
+    return f"{'blocks' if verdict.is_blocking else 'goes on'}: {verdict.text}"
+
+
+def show_kept(text: str) -> str:
+    """`1:10 2: deployed 2 least 1` are tags with their ages in days, or without a time."""
+    before, _, after = text.partition(" deployed")
+    deployed, _, least = after.rpartition(" least ")
+    known = [
+        Release(tag=tag, created=START - timedelta(days=int(age)) if age else None)
+        for tag, _, age in (word.partition(":") for word in before.split() if word != "none")
+    ]
+    horizon = START - timedelta(days=7)
+    return _join(retain_releases(known, {*deployed.split()}, horizon=horizon, least=int(least)))
+
+
+def show_needs(text: str) -> str:
+    """`digest=d version=1, d` is what is known of a release, and the digest that is announced."""
+    record, _, digest = text.partition(", ")
+    fields: dict[str, Any] = dict(word.split("=") for word in record.split() if "=" in word)
+    known = () if record == "unknown" else (Release(tag="1", **fields),)
+    status = ReleaseStatus(available_releases=known)
+    return "asked" if needs_metadata(status, "1", digest or None) else "on record"
+
+
+def show_zone(text: str) -> str:
+    """The zone that a name finds; `searched` where a loader is asked for what is none."""
+    name = {"parts": "/".join("a" * 400), "packages": f"{'.'.join('a' * 400)}/b"}.get(text, text)
+    name = name.replace("\\n", "\n").replace("\\0", "\0").strip('"').replace("long", "a" * 65)
+    asked: list[str] = []
+
+    def load(name: str) -> ZoneInfo:
+        asked.append(name)
+        return ZoneInfo(name)
+
+    try:
+        found = f"{get_time_zone(name, load)}"
+    except InvalidInput as error:
+        found = f"{error}"[:60]
+    return f"{found}{'' if asked else ' (not searched)'}"
+
+
 SHOW: Final[Mapping[str, Callable[[str], str]]] = {
     "candidates": show_candidates,
     "versions": show_versions,
     "gates": show_gates,
     "writes": show_writes,
     "waits": show_waits,
+    "selected": show_selected,
+    "health": show_health,
+    "kept": show_kept,
+    "needs": show_needs,
+    "zones": show_zone,
 }
 
 
