@@ -8,19 +8,30 @@ from collections import deque
 from datetime import timedelta
 from typing import Any, Final
 
+from rollout_operator.controllers.release_sources import ReleaseLookUps
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import Resource
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases import ImageReference, ReleaseMetadata
+from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.oci.exchange import ReleaseNotFound
 from tests import stories
 from tests.controllers.fake_client import Json
-from tests.controllers.releases.bench import ReleaseBench
+from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.virtual_time import VirtualClock
 
 PREFIX: Final = "rollout.kuberik.com/"
 KEPT: Final = ("releasesImagePolicy",)
 SHORT: Final = {"ocirepositories": "oci", "kustomizations": "ks", "rollouts/status": "status"}
+
+
+class NoImages:
+    """Registries without any image."""
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        raise ReleaseNotFound(f"{image}: there is none")
 
 
 class ControllerStage(stories.Steps):
@@ -207,6 +218,35 @@ class ControllerStage(stories.Steps):
     async def do_blind(self) -> None:
         """Other namespaces may not be read."""
         self.bench.namespaces.may_be_read = False
+
+    async def do_keep(self) -> None:
+        """Begin anew, with a flag by which other namespaces are left alone."""
+        self.bench.keep_to_namespace()
+
+    async def do_images(self, namespace: str, image: str, selected: str = "") -> None:
+        """The policy reads an ImageRepository there, and Flux selected of this image."""
+        body = {"image": image, "secretRef": {"name": "pull"}}
+        metadata = {"namespace": namespace}
+        self.bench.api.add(kinds.IMAGE_REPOSITORIES[0], "app", body, metadata=metadata)
+        policy = self.bench.api.objects["imagepolicies", "app"]
+        policy["spec"]["imageRepositoryRef"]["namespace"] = namespace
+        policy["status"]["latestRef"]["name"] = selected or image
+
+    async def do_registries(self, *words: str) -> None:
+        """Begin anew, and call registries, which have no image at all."""
+        clock = VirtualClock()
+        secrets = FakeReleaseApi()
+        secrets.add(kinds.SECRETS, "pull", {})
+        self.look_ups = ReleaseLookUps(NoImages(), secrets, clock, lambda name, wait: None)
+        self.bench.use(self.look_ups, verifies_wanted="verified" in words)
+
+    async def do_answer(self) -> str:
+        """Look up what is asked for; return how much that is."""
+        count = self.look_ups.queue.depth
+        for _ in range(count):
+            key = await self.look_ups.queue.take()
+            await self.look_ups.look_up(key)
+        return f"{count} looked up"
 
     async def do_restart(self) -> None:
         self.bench.restart()

@@ -1,17 +1,10 @@
 """What people write is consumed once, pins are verified, and a pass costs what one Rollout does."""
 
-import asyncio
-
 import pytest
 
-from rollout_operator.controllers.release_sources import ReleaseLookUps
-from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube import api as kinds
-from rollout_operator.model.releases import ImageReference, ReleaseMetadata
-from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.exchange import ReleaseNotFound
 from tests.controllers.releases.bench import ReleaseBench
-from tests.virtual_time import VirtualClock, in_virtual_time
+from tests.virtual_time import in_virtual_time
 
 
 @pytest.mark.parametrize(
@@ -102,29 +95,3 @@ async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
     repository, kustomization = bench.flux.get_flux("app-7")
     assert (repository.head.name, kustomization.head.name) == ("app-7", "app-7")
     assert kustomization.rollouts == {}
-
-
-class Registries:
-    """Has no image at all."""
-
-    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
-        raise ReleaseNotFound(f"{image}: there is none")
-
-
-@pytest.mark.parametrize(("is_held", "history"), [(True, "1.0.0"), (False, "7.7.7 1.0.0")])
-@in_virtual_time
-async def test_a_pin_that_the_registry_does_not_have(is_held: bool, history: str) -> None:
-    """RELB-23: is held where that is requested, and reported in any case."""
-    bench = ReleaseBench()
-    bench.api.add(kinds.IMAGE_REPOSITORIES[0], "app", {"image": "registry.example/app"})
-    await bench.rest()
-    look_ups = ReleaseLookUps(Registries(), bench.api, VirtualClock(), lambda name, wait: None)
-    bench.use(look_ups, verifies_wanted=is_held)
-    bench.api.objects["rollouts", "app"]["spec"]["wantedVersion"] = "7.7.7"
-    async with asyncio.TaskGroup() as tasks:
-        workers = Workers(look_ups.queue, look_ups.look_up, count=1, rng=lambda: 0.5)
-        tasks.create_task(workers.run(), name="workers")
-        await bench.rest()
-        look_ups.queue.close()
-    assert bench.history() == history
-    assert bench.condition("WantedVersionFound").startswith("False NotFound: ")
