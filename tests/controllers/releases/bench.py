@@ -21,7 +21,7 @@ from rollout_operator.controllers.releases import (
     ReleaseObserver,
     ReleaseReports,
 )
-from rollout_operator.controllers.schedules import FollowedSchedules, ScheduleReader, WideSchedules
+from rollout_operator.controllers.schedules import FollowedSchedules, ScheduleReader
 from rollout_operator.controllers.worker import Attempts, NewestObjects, Result, StatusWriter
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
@@ -187,7 +187,6 @@ class ReleaseBench:
         self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
         self.namespaces = FakeKind([NAMESPACES], api)
         self.wide = WideChecks(self.wide_checks, self.namespaces)
-        self.wide_schedules: WideSchedules | None = None
         self.controller = self._build(caches)
         self._create(spec)
 
@@ -207,7 +206,7 @@ class ReleaseBench:
             reader=api,
             wide=self.wide,
             schedules=FollowedSchedules(
-                own=caches.schedules, wide=self.wide_schedules, reader=ScheduleReader(OURS)
+                own=caches.schedules, wide=None, reader=ScheduleReader(OURS)
             ),
             now=now,
             compat=OURS,
@@ -325,9 +324,6 @@ class ReleaseBench:
         """Return status, reason and message of a condition."""
         found = next(one for one in self.status["conditions"] if one["type"] == kind)
         return f"{found['status']} {found['reason']}: {found['message']}"
-
-    def reasons(self) -> list[str]:
-        return [one.reason for one in self.events]
 
 
 def now() -> datetime:

@@ -18,11 +18,14 @@ from rollout_operator.model.release_plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     AnnotationProblem,
+    ApplyTag,
     FluxObject,
     FluxProgress,
     FluxReference,
+    FluxTarget,
     FluxWrite,
     HealthCheck,
+    ReleasePlan,
 )
 from rollout_operator.model.releases import (
     KUBERIK,
@@ -47,10 +50,17 @@ from rollout_operator.planning.candidates import (
     needs_metadata,
     retain_releases,
 )
-from rollout_operator.planning.flux import RELEASED, map_flux_waits, name_manager, plan_flux_writes
+from rollout_operator.planning.flux import (
+    RELEASED,
+    list_targets,
+    map_flux_waits,
+    name_manager,
+    plan_due_writes,
+    plan_flux_writes,
+)
 from rollout_operator.planning.schedules import get_time_zone
 from tests.goldens import Golden
-from tests.planning.releases.builders import START, check, gate, head, releases
+from tests.planning.releases.builders import START, check, entry, gate, head, releases, rollout
 from tests.stories import Story, read_stories
 
 SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
@@ -220,6 +230,40 @@ def _read_progress(text: str) -> FluxObject:
     return item
 
 
+def show_targets(text: str) -> str:
+    """`targets 1; oci app tag@app tag=1 at=1` are places of a tag; `due 2 applies; oci ...` writes.
+
+    A place has a name, claims of Rollouts, values, and the revision it is at.
+    """
+    first, *items = text.split("; ")
+    word, tag, *words = first.split()
+    objects = [_read_place(*item.split()) for item in items]
+    if word == "targets":
+        found = list_targets("app", None if tag == "none" else tag, objects)
+        return "\n".join(
+            f"{one.kind} {one.name} {one.variable or 'tag'}={one.tag} {one.waiting_for}".rstrip()
+            for one in found
+        )
+    place = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="1")
+    actions = (ApplyTag(target=place, tag=tag),) * ("applies" in words)
+    history = () if tag == "none" else (entry(tag),)
+    plan = ReleasePlan(status=ReleaseStatus(history=history), actions=actions)
+    due = plan_due_writes(rollout(is_suspended="suspended" in words), plan, objects)
+    return " ".join(one.code for one in due.writes) or "nothing"
+
+
+def _read_place(kind: str, name: str, *words: str) -> FluxObject:
+    values = dict(word.split("=") for word in words if "=" in word)
+    revision = f"{values.pop('at', '1')}@sha256:0"
+    return flux_object(
+        kind,
+        head=msgspec.structs.replace(head(name), is_terminating="going" in words),
+        rollouts=dict(word.split("@") for word in words if "@" in word),
+        values=values,
+        progress=FluxProgress(observed_generation=1, is_ready=True, revision=revision),
+    )
+
+
 TEAMS: Final = {"prod": {"team": "shop"}, "infra": {"team": "platform"}}
 CHECKS: Final = (
     check("z", labels={"app": "a"}),
@@ -313,6 +357,7 @@ SHOW: Final[Mapping[str, Callable[[str], str]]] = {
     "gates": show_gates,
     "writes": show_writes,
     "waits": show_waits,
+    "targets": show_targets,
     "selected": show_selected,
     "health": show_health,
     "kept": show_kept,
