@@ -24,7 +24,7 @@ from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.metrics import Metrics
 from tests.builders import group, pod, sts_uid, zone
 from tests.controllers.policies.world import PolicyWorld
-from tests.kube.scripted_watch import as_raw
+from tests.kube.cache.stage import raw
 from tests.planning.policies.snapshots import policy
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -65,7 +65,7 @@ class Reads:
                 {"metadata": {"uid": f"uid-{one}-0"}, "spec": {"nodeName": f"node-{one}"}}
                 for one in letters
             ]
-        return Page(items=[as_raw(body) for body in items], resource_version="1")
+        return Page(items=[raw(body) for body in items], resource_version="1")
 
 
 class Rig:

@@ -196,3 +196,17 @@ async def test_li09_a_put_leaves_out_the_owners_of_fields(bench: Bench) -> None:
     await bench.client().replace(STATEFULSETS, "prod", "a", body)
     expected = {"metadata": {"name": "a"}, "status": {}}
     assert [one.json for one in bench.server.requests] == [expected, expected]
+
+
+async def test_d54_what_is_requested_of_the_api_server(bench: Bench) -> None:
+    """As client-go's reflector reads: state first, at least as new as any there is."""
+    bench.server.on("GET", POD_LIST, stream([b'{"type":"BOOKMARK","object":{}}\n']))
+    async with bench.watch(60, version="", has_state=True) as events:
+        assert [event.type async for event in events] == ["BOOKMARK"]
+    assert bench.server.requests[0].query == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "timeoutSeconds": "60",
+    }

@@ -1,0 +1,205 @@
+"""The commands of stories of kinds that come and go, of all namespaces, or of the cluster.
+
+Whether a kind is there is read as one object first: `probe absent there`.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import PODS, Resource
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.kinds import (
+    ClusterKind,
+    FollowedKind,
+    KindSource,
+    NamespaceShare,
+    OptionalInformer,
+)
+from rollout_operator.kube.nodes import FollowedNodes
+from rollout_operator.kube.store import PodStore, WatchedStore
+from rollout_operator.model.decode.objects import decode_pod, place_decoder
+from rollout_operator.model.names import TOPOLOGY_KEYS, Unreachable
+from rollout_operator.model.objects import AnyWatched
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.cache.stage import NAMESPACE, OF_ALL, AnyPod, ScriptStage, label, pod_tree
+from tests.samples import read_samples
+
+ZONE, OLDER = TOPOLOGY_KEYS
+KEYS: Final = {"zone": ZONE, "rack": "example.com/rack"}
+VERSIONS: Final = tuple(Resource("", version, "pods", "Pod") for version in ("v2", "v1"))
+
+
+class OptionalStage(ScriptStage):
+    """An informer of pods, which may be no kind of this API server."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.store = PodStore()
+        of: Collection[AnyPod] = Collection(
+            resource=PODS, namespace=NAMESPACE, decode=decode_pod, store=self.store
+        )
+        informer: Informer[AnyPod] = Informer(self.api, of, self.metrics, self.clock, lambda: 0.5)
+        self.kind: OptionalInformer[AnyPod] = OptionalInformer(informer, self.api, PODS, NAMESPACE)
+
+    async def do_run(self) -> None:
+        self.start(self.kind.run(self.clock), "optional informer")
+        self.start(self._wait_answered(), "answered")
+
+    async def _wait_answered(self) -> None:
+        await self.kind.wait_answered()
+        self.tell("answered")
+
+    def read_age(self) -> timedelta:
+        return self.kind.age
+
+    def describe(self) -> dict[str, str]:
+        return {
+            "holds": " ".join(label(item) for item in self.store.list_all()) or "nothing",
+            "is": describe_kind(self.kind),
+        }
+
+
+def describe_kind(kind: OptionalInformer[AnyPod] | FollowedKind) -> str:
+    words = ["absent"] * kind.is_absent + ["forbidden"] * kind.is_forbidden
+    return " ".join([*words, f"lacking: {kind.lack}" if kind.lack else "known"])
+
+
+class FollowedStage(ScriptStage):
+    """A kind that is followed in its first version that is served, v2 or v1."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.store = WatchedStore()
+        source = KindSource(
+            resources=VERSIONS, namespace=NAMESPACE, client=self.api, make_informer=self._make
+        )
+        self.kind = FollowedKind(source, self.store)
+        self.kind.on_change(lambda old, new: self.tell(f"{label(old)}>{label(new)}"))
+        self.kind.on_news(lambda: self.tell("news"))
+
+    def _make(self, resource: Resource) -> Informer[AnyWatched]:
+        of: Collection[AnyWatched] = Collection(
+            resource=resource, namespace=NAMESPACE, decode=place_decoder("Pod"), store=self.store
+        )
+        return Informer(self.api, of, Metrics(), self.clock, lambda: 0.5)
+
+    async def do_run(self) -> None:
+        self.start(self.kind.run(self.clock), "followed kind")
+
+    def read_age(self) -> timedelta:
+        return self.kind.age
+
+    def describe(self) -> dict[str, str]:
+        version = self.kind.resource.version if self.kind.resource else ""
+        held = [version, *(label(item) for item in self.store.list_all())]
+        return {"holds": " ".join(held) or "nothing", "is": describe_kind(self.kind)}
+
+
+class ClusterStage(ScriptStage):
+    """A kind that is followed once for all namespaces: `one@3` is the pod of namespace `one`."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.shares: dict[str, NamespaceShare[AnyPod]] = {}
+        self.metrics_of: dict[str, Metrics] = {}
+        self.kind: ClusterKind[AnyPod] = ClusterKind(
+            lambda store: Informer(
+                self.api,
+                Collection(resource=OF_ALL, namespace="", decode=decode_pod, store=store),
+                self.metrics, self.clock, lambda: 0.5,
+            ),
+            self.api, OF_ALL,
+        )  # fmt: skip
+
+    def make_tree(self, name: str, version: str, uid: str, owner: str, flag: str) -> object:
+        return pod_tree(name, "a-0", version, uid=f"uid-{name}", flag=flag)
+
+    async def do_run(self) -> None:
+        self.start(self.kind.follow.run(self.clock), "cluster kind")
+
+    async def do_join(self, name: str) -> str | None:
+        """Have a namespace take its share."""
+        metrics, store = Metrics(), PodStore()
+        store.on_replaced(lambda: self.tell(f"{name} list"))
+        of: Collection[AnyPod] = Collection(
+            resource=PODS, namespace=name, decode=decode_pod, store=store
+        )
+        share = self.kind.find_share(of, metrics)
+        if share is None:
+            return "no share"
+        assert not share.has_synced
+        assert share.age == timedelta.max
+        self.shares[name], self.metrics_of[name] = share, metrics
+        share.on_change(lambda old, new: self._report(name, old, new))
+        self.start(share.run(), name)
+        await asyncio.sleep(0.001)
+        return None
+
+    def _report(self, name: str, old: AnyPod | None, new: AnyPod | None) -> None:
+        log.info("Reported")
+        assert {one.namespace for one in (old, new) if one} == {name}
+        versions = (label(one).removeprefix("a-0@").split("/")[0] for one in (old, new))
+        self.tell(f"{name} {'>'.join(versions)}")
+
+    async def do_refresh(self, name: str) -> str:
+        return "granted" if self.shares[name].refresh("a live read shows more") else "not granted"
+
+    def read_age(self) -> timedelta:
+        return self.kind.informer.age
+
+    def describe(self) -> dict[str, str]:
+        """Show what each has, the whole cluster included."""
+        found = {}
+        for name, metrics in {"all": self.metrics, **self.metrics_of}.items():
+            held = read_samples(metrics, "cached_objects")["Pod",]
+            broken = read_samples(metrics, "unreadable_objects")["Pod",]
+            found[name] = f"{held:g}" + f" with {broken:g} unreadable" * bool(broken)
+        for name, share in self.shares.items():
+            assert share.age == self.kind.informer.age or not share.has_synced
+            found[name] += "" if share.has_synced else " not synced"
+        return found
+
+
+class NodesStage(ScriptStage):
+    """Each node has two zones and a rack; `n1@4-` has zone b alone, `n1@4!` no label."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.nodes = FollowedNodes(
+            self.api,
+            lambda of: Informer(self.api, of, self.metrics, self.clock, lambda: 0.5),
+            self.clock,
+        )
+        self.nodes.on_change(lambda: self.tell("changed"))
+
+    def make_tree(self, name: str, version: str, uid: str, owner: str, flag: str) -> object:
+        every = {ZONE: "a", OLDER: "b", KEYS["rack"]: "r1", "kubernetes.io/hostname": name}
+        labels = {"": every, "-": {ZONE: "b"}, "!": None}[flag]
+        head: dict[str, object] = {"name": name, "uid": f"uid-{name}", "resourceVersion": version}
+        head["labels"] = 7 if uid == "broken" else labels
+        return {"kind": "Node", "metadata": head, "spec": {}, "status": {"images": []}}
+
+    async def do_run(self) -> None:
+        self.start(self.nodes.run(), "nodes")
+
+    def read_age(self) -> timedelta:
+        return timedelta.max
+
+    async def do_find(self, key: str, namespace: str = "prod") -> str:
+        try:
+            found = self.nodes.find_labels(KEYS.get(key, key), namespace)
+        except Unreachable as error:
+            return str(error)
+        if found is None:
+            return "may not be read"
+        return "; ".join(
+            f"{name} {','.join(f'{key[-4:]}={value}' for key, value in labels.items()) or '-'}"
+            for name, labels in found.items()
+        )
+
+    async def do_name(self, prefix: str, count: str, namespace: str = "prod") -> str:
+        """Request so many keys; show the last answer to each kind of them."""
+        answers = [await self.do_find(f"{prefix}/{one}", namespace) for one in range(int(count))]
+        return answers[-1]
