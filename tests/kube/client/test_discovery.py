@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import Resource, Served, discovery_call
-from rollout_operator.kube.responses import KindCatalog, decode_group, decode_resources
-from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
+from rollout_operator.kube.api import Resource, Served
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.model.names import ApiError, NotFound, Unreachable
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 GROUP = "x.example.org"
@@ -150,42 +150,3 @@ async def test_groups_that_are_not_needed_are_forgotten() -> None:
         await catalog.find(GROUP, "Thing")
         catalog.keep(kept)
     assert shelf.requested[GROUP] == 2
-
-
-CALL = discovery_call(GROUP, "v1")
-
-
-def test_the_preferred_version_comes_first() -> None:
-    body = b'{"versions": [{"version": "v1beta1"}, {"version": "v1"}], "preferredVersion": {"version": "v1"}}'  # noqa: E501
-    assert decode_group(CALL, body) == ("v1", "v1beta1")
-    assert decode_group(CALL, b'{"versions": [{"version": "v1"}]}') == ("v1",)
-
-
-def test_subresources_belong_to_the_kind_above_them() -> None:
-    body = b"""{"resources": [
-        {"name": "things/scale", "kind": "Scale", "namespaced": true},
-        {"name": "things", "kind": "Thing", "namespaced": true, "verbs": ["get"]},
-        {"name": "things/status", "kind": "Thing", "namespaced": true},
-        {"name": "worlds", "kind": "World", "namespaced": false}
-    ]}"""
-    assert decode_resources(CALL, body) == (
-        served("Thing", "v1", "scale", "status"),
-        Served(
-            resource=Resource(GROUP, "v1", "worlds", "World", is_namespaced=False),
-            subresources=frozenset(),
-        ),
-    )
-    assert decode_resources(CALL, b'{"resources": null}') == ()
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"versions": 1, "resources": [{}]}'])
-def test_an_answer_that_is_none_is_no_answer(body: bytes) -> None:
-    for decode in (decode_group, decode_resources):
-        with pytest.raises(Unreachable, match=r"cannot discover apis/x.example.org/v1: the answer"):
-            decode(CALL, body)
-
-
-@pytest.mark.parametrize("group", ["..", "a/b", "%2e", "A", "a?b", "a b", "-a", "a" * 300])
-def test_sec_12_a_group_cannot_change_the_path(group: str) -> None:
-    with pytest.raises(InvalidInput, match="names nothing"):
-        discovery_call(group)

@@ -1,262 +1,243 @@
-"""Which error an answer becomes (FP-10 to FP-14, SI-18): by what the caller should do."""
+"""What the client makes of answers, without sending anything: tables, and streams cut anywhere."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, Call
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    Call,
+    Served,
+    discovery_call,
+)
 from rollout_operator.kube.responses import (
     MAX_EXCERPT,
-    Status,
+    Splitter,
+    decode_event,
+    decode_group,
+    decode_resources,
     error_of,
     excerpt,
     parse_retry_after,
     read_mismatch,
     read_status,
 )
-from rollout_operator.model.names import (
-    ApiError,
-    Conflict,
-    Denied,
-    Gone,
-    InvalidInput,
-    NotFound,
-    Refused,
-    TooManyRequests,
-    UnknownOutcome,
-    Unreachable,
-)
+from rollout_operator.model.names import ApiError, InvalidInput, TooManyRequests
+from tests.goldens import Golden
 from tests.kube.fake_api import status_body
+from tests.stories import Story, read_stories
 
-GET = Call(verb="get", resource=PODS, namespace="prod", name="a-0")
-LIST = Call(verb="list", resource=PODS, namespace="prod")
-DELETE = Call(verb="delete", resource=PODS, namespace="prod", name="a-0")
-UPDATE = Call(
-    verb="update", resource=STATEFULSETS, namespace="prod", name="a", subresource="status"
-)
-CREATE = Call(verb="create", resource=STATEFULSETS, namespace="prod")
-PATCH = Call(verb="patch", resource=VALIDATING_WEBHOOKS, namespace="", name="guard")
+CALLS: Final = {
+    "get": Call(verb="get", resource=PODS, namespace="prod", name="a-0"),
+    "list": Call(verb="list", resource=PODS, namespace="prod"),
+    "watch": Call(verb="watch", resource=PODS, namespace="prod"),
+    "delete": Call(verb="delete", resource=PODS, namespace="prod", name="a-0"),
+    "update": Call(
+        verb="update", resource=STATEFULSETS, namespace="prod", name="a", subresource="status"
+    ),
+    "create": Call(verb="create", resource=STATEFULSETS, namespace="prod"),
+    "patch": Call(verb="patch", resource=VALIDATING_WEBHOOKS, namespace="", name="guard"),
+}
+USER: Final = 'forbidden: User "system:serviceaccount:prod:rollout-operator" cannot'
+MESSAGES: Final = {
+    "BY_ROLE": f'pods "a-0" is {USER} delete resource "pods" in API group ""',
+    "BY_STATUS_ROLE": f'x is {USER} update resource "statefulsets/status"',
+    "BY_CLUSTER_ROLE": f'x is {USER} patch resource "x" at the cluster scope',
+    "BY_WEBHOOK": 'admission webhook "guard.example.org" denied the request: not today',
+    "BY_POLICY": "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'x' denied request: no",
+    "NO_WEBHOOK": 'Internal error occurred: failed calling webhook "guard.example.org": timed out',
+}
 
-USER = "system:serviceaccount:prod:rollout-operator"
-BY_ROLE = f'pods "a-0" is forbidden: User "{USER}" cannot delete resource "pods" in API group ""'
-BY_WEBHOOK = 'admission webhook "guard.example.org" denied the request: not today'
-BY_POLICY = "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'x' denied request: no"
-NO_WEBHOOK = 'Internal error occurred: failed calling webhook "guard.example.org": timed out'
+
+def unescape(text: str) -> str:
+    """Return a text with its escapes, where `x*300` is a long one."""
+    if len(text) > 2 and text[1] == "*" and text[2:].isdigit():
+        return text[0] * int(text[2:])
+    return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-def status(code: int, reason: str = "", message: str = "") -> Status:
-    return read_status(json.dumps(status_body(code, reason, message)).encode())
-
-
-@pytest.mark.parametrize(
-    ("call", "code", "reason", "message", "kind"),
-    [
-        pytest.param(GET, 401, "Unauthorized", "", Denied, id="401 read"),
-        pytest.param(DELETE, 401, "Unauthorized", "", Denied, id="401 write"),
-        pytest.param(DELETE, 403, "Forbidden", BY_ROLE, Denied, id="403 by role, write"),
-        pytest.param(LIST, 403, "Forbidden", BY_ROLE, Denied, id="403 by role, read"),
-        pytest.param(LIST, 403, "Forbidden", "odd", Denied, id="403 of any kind, read"),
-        pytest.param(DELETE, 403, "Forbidden", BY_WEBHOOK, Refused, id="403 by webhook"),
-        pytest.param(DELETE, 403, "Forbidden", BY_POLICY, Refused, id="403 by policy"),
-        pytest.param(DELETE, 404, "NotFound", BY_WEBHOOK, Refused, id="webhook says 404"),
-        pytest.param(DELETE, 409, "Conflict", BY_WEBHOOK, Refused, id="webhook says 409"),
-        pytest.param(DELETE, 429, "TooManyRequests", BY_WEBHOOK, Refused, id="webhook says 429"),
-        pytest.param(DELETE, 500, "InternalError", BY_WEBHOOK, Refused, id="webhook says 500"),
-        pytest.param(DELETE, 500, "InternalError", NO_WEBHOOK, Refused, id="webhook is down"),
-        pytest.param(GET, 404, "NotFound", "", NotFound, id="404"),
-        pytest.param(DELETE, 404, "NotFound", "", NotFound, id="404 write"),
-        pytest.param(DELETE, 409, "Conflict", "precondition", Conflict, id="FP-11 delete"),
-        pytest.param(UPDATE, 409, "Conflict", "modified", Conflict, id="FP-11 update"),
-        pytest.param(LIST, 410, "Expired", "", Gone, id="FP-10 list token"),
-        pytest.param(LIST, 0, "Expired", "", Gone, id="FP-10 by its reason alone"),
-        pytest.param(LIST, 429, "TooManyRequests", "", TooManyRequests, id="FP-12 read"),
-        pytest.param(DELETE, 429, "TooManyRequests", "", TooManyRequests, id="FP-12 write"),
-        pytest.param(CREATE, 409, "AlreadyExists", "", Conflict, id="TLS-13 create"),
-        pytest.param(PATCH, 409, "Conflict", "modified", Conflict, id="FP-11 patch"),
-        pytest.param(PATCH, 422, "Invalid", "an error", Conflict, id="a test of a patch failed"),
-        pytest.param(PATCH, 422, "Invalid", BY_WEBHOOK, Refused, id="webhook says 422"),
-        pytest.param(UPDATE, 422, "Invalid", "", Refused, id="422"),
-        pytest.param(UPDATE, 400, "BadRequest", "", Refused, id="400"),
-        pytest.param(GET, 500, "InternalError", "", Unreachable, id="FP-13 500 read"),
-        pytest.param(GET, 503, "ServiceUnavailable", "", Unreachable, id="FP-13 503 read"),
-        pytest.param(DELETE, 500, "InternalError", "etcd", UnknownOutcome, id="SI-18 500 write"),
-        pytest.param(DELETE, 503, "", "refused", UnknownOutcome, id="SI-18 503 write"),
-        pytest.param(UPDATE, 504, "Timeout", "", UnknownOutcome, id="SI-18 504 write"),
-        pytest.param(GET, 200 + 400, "", "", Unreachable, id="an unknown code, read"),
-        pytest.param(DELETE, 600, "", "", UnknownOutcome, id="an unknown code, write"),
-    ],
-)
-def test_class_of_a_failure(
-    call: Call, code: int, reason: str, message: str, kind: type[ApiError]
-) -> None:
-    error = error_of(call, code, status(code, reason, message))
-    assert type(error) is kind
-    assert (error.call, error.status, error.reason) == (call.text, code, reason)
+def show_error(verb: str, code: str, reason: str = "", *words: str) -> str:
+    """Return the class of an error; causes of fields are given as `cause=data`."""
+    causes = [word.partition("=")[2] for word in words if word.startswith("cause=")]
+    message = " ".join(word for word in words if not word.startswith("cause="))
+    details = [
+        {"reason": "FieldValueInvalid", "field": one} if one.islower() else {"reason": one}
+        for one in causes
+    ]
+    body = status_body(int(code), reason, MESSAGES.get(message, message), causes=details)
+    call = CALLS[verb]
+    error = error_of(call, int(code), read_status(json.dumps(body).encode()))
+    assert (error.call, error.status) == (call.text, int(code))
+    assert error.reason == next((one for one in causes if not one.islower()), reason)
     assert f"{error}" == f"cannot {call.text}: {error.problem}"
-    assert call.text in str(error)
+    return type(error).__name__
 
 
-def test_refused_credentials_come_with_what_to_do() -> None:
-    """PROC-02, D-40: `Unauthorized` alone says it of nothing and to no reader."""
-    refused = status(401, "Unauthorized", "Unauthorized")
-    complaint = (
-        f"cannot {GET.text}: 401 Unauthorized: Unauthorized; the API server does not accept these"
-        " credentials"
-    )
-    assert str(error_of(GET, 401, refused)) == complaint
-    assert str(error_of(GET, 401, refused, log_in="log in again")) == f"{complaint}; log in again"
+def show_text(verb: str, code: str, reason: str, message: str, log_in: str = "") -> str:
+    """Return all that is said of it."""
+    body = json.dumps(status_body(int(code), reason, MESSAGES.get(message, message))).encode()
+    return str(error_of(CALLS[verb], int(code), read_status(body), log_in=log_in))
 
 
-@pytest.mark.parametrize(
-    ("call", "code", "kind"),
-    [
-        pytest.param(GET, 404, Unreachable, id="404: the object may well exist"),
-        pytest.param(LIST, 404, NotFound, id="404: the kind is not installed"),
-        pytest.param(DELETE, 404, UnknownOutcome, id="404 write"),
-        pytest.param(DELETE, 403, Refused, id="403 write"),
-        pytest.param(DELETE, 500, UnknownOutcome, id="a page that quotes a denial"),
-        pytest.param(PATCH, 422, Refused, id="422: no word of a patch that does not apply"),
-        pytest.param(GET, 511, Unreachable, id="511 without its body"),
-    ],
-)
-def test_pages_of_proxies_prove_little(call: Call, code: int, kind: type[ApiError]) -> None:
-    page = f"<html>{BY_WEBHOOK}</html>".encode()
-    assert type(error_of(call, code, read_status(page))) is kind
+def show_page(verb: str, code: str) -> str:
+    """Return the class of an answer that is a page which quotes a denial."""
+    page = f"<html>{MESSAGES['BY_WEBHOOK']}</html>".encode()
+    return type(error_of(CALLS[verb], int(code), read_status(page))).__name__
 
 
-def test_a_denied_call_names_what_the_role_lacks() -> None:
-    error = error_of(UPDATE, 403, status(403, "Forbidden", f'x is forbidden: User "{USER}" cannot'
-                                         ' update resource "statefulsets/status"'))  # fmt: skip
-    assert str(error).startswith("cannot update statefulsets/a/status in namespace prod: 403 Forb")
-    assert str(error).endswith(
-        '; grant verb update on "statefulsets/status" in API group "apps" in its Role'
-    )
-
-
-def test_a_denied_call_on_the_cluster_names_its_role_and_no_namespace() -> None:
-    message = f'x is forbidden: User "{USER}" cannot patch resource "x" at the cluster scope'
-    error = error_of(PATCH, 403, status(403, "Forbidden", message))
-    assert isinstance(error, Denied)
-    assert str(error).startswith("cannot patch validatingwebhookconfigurations/guard: 403 Forb")
-    assert str(error).endswith(
-        '; grant verb patch on "validatingwebhookconfigurations"'
-        ' in API group "admissionregistration.k8s.io" in its ClusterRole'
-    )
-
-
-@pytest.mark.parametrize(
-    ("causes", "kind"),
-    [
-        pytest.param([], Conflict, id="does not apply: the object has changed"),
-        pytest.param(
-            [{"reason": "FieldValueInvalid", "field": "data"}], Refused, id="applies, but is wrong"
-        ),
-        pytest.param(
-            [{"reason": "FieldValueInvalid", "field": "metadata.uid"}], Conflict, id="another UID"
-        ),
-    ],
-)
-def test_a_patched_object_that_is_invalid_names_its_fields(
-    causes: list[object], kind: type[ApiError]
-) -> None:
-    body = status_body(422, "Invalid", "no", causes=causes)
-    error = error_of(PATCH, 422, read_status(json.dumps(body).encode()))
-    assert type(error) is kind
-
-
-def test_fp_10_a_version_the_server_has_not_reached_is_reported_by_its_cause() -> None:
-    body = status_body(504, "Timeout", "Too large resource version: 9, current: 1")
-    body["details"] = {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 1}
-    error = error_of(LIST, 504, read_status(json.dumps(body).encode()))
-    assert isinstance(error, Unreachable)
-    assert error.reason == "ResourceVersionTooLarge"
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds", "wait"),
-    [
-        pytest.param("3", 0, 3, id="FP-12 header"),
-        pytest.param("3", 9, 3, id="FP-12 header before body"),
-        pytest.param("", 9, 9, id="FP-12 body"),
-        pytest.param("86400", 0, 60, id="FP-12 bounded"),
-        pytest.param("9" * 400, 0, None, id="FP-12 absurd"),
-        pytest.param("-5", 0, None, id="FP-12 negative"),
-        pytest.param("٣", 0, None, id="FP-12 digits of another script"),
-        pytest.param("Wed, 21 Oct 2026 07:28:00 GMT", 0, None, id="FP-12 a date"),
-        pytest.param("0", 0, None, id="FP-12 zero"),
-        pytest.param("", 0, None, id="FP-12 nothing"),
-    ],
-)
-def test_retry_after(header: str, seconds: int, wait: int | None) -> None:
-    body = status_body(429, "TooManyRequests", "", retryAfterSeconds=seconds)
+def show_retry(header: str, seconds: str = "0") -> str:
+    header = unescape(header.replace("_", " ").strip("'"))
+    body = status_body(429, "TooManyRequests", "", retryAfterSeconds=int(seconds))
     found = read_status(json.dumps(body).encode())
-    expected = None if wait is None else timedelta(seconds=wait)
-    assert parse_retry_after(header, found) == expected
-    error = error_of(LIST, 429, found, header)
+    wait = parse_retry_after(header, found)
+    error = error_of(CALLS["list"], 429, found, header)
     assert isinstance(error, TooManyRequests)
-    assert error.retry_after == expected
+    assert error.retry_after == wait
+    return "unknown" if wait is None else f"{wait / timedelta(seconds=1):g}s"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"\xff\x00", b"[" * 60_000, b'{"kind":"Status","code":"x"}', b"null", b'{"kind":7}'],
-    ids=["empty", "no text", "deep", "code is text", "null", "kind is a number"],
-)
-def test_an_unreadable_body_is_only_a_message(body: bytes) -> None:
-    error = error_of(GET, 500, read_status(body))
-    assert isinstance(error, Unreachable)
+def show_body(text: str = "") -> str:
+    """Return the class for a body that is unreadable; it is only a message."""
+    error = error_of(CALLS["get"], 500, read_status(unescape(text).encode("latin-1")))
     assert str(error).isprintable()
     assert len(str(error)) < 2 * MAX_EXCERPT
+    return type(error).__name__
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        pytest.param("a\nb\x1b[31m", r"a\nb\x1b[31m", id="control characters"),
-        pytest.param("x\u202ey", r"x\u202ey", id="text direction"),
-        pytest.param("zürich", "zürich", id="letters stay"),
-        pytest.param("x" * 300, "x" * 300, id="as long as may be"),
-        pytest.param("x" * 301, "x" * 297 + "...", id="cut"),
-        pytest.param(
-            "Authorization: Bearer eyJhb.c-d_e",
-            "Authorization: Bearer <redacted>",
-            id="SEC-14 token",
-        ),
-        pytest.param("BASIC dXNlcjpwdw==;", "BASIC <redacted>", id="SEC-14 password"),
-        pytest.param("http://me:pw@proxy:1/", "http://<redacted>@proxy:1/", id="SEC-14 userinfo"),
-    ],
+def show_excerpt(*words: str) -> str:
+    text = excerpt(unescape(" ".join(words)))
+    assert len(text) <= MAX_EXCERPT
+    return text if len(text) < 100 else f"{len(text)} characters, {text[-5:]}"
+
+
+def show_mismatch(kind: str, body: str) -> str:
+    found = read_mismatch(kind, body.encode())
+    return f"{found.route}: {found.cluster_validation_error_message}" if found else "none"
+
+
+def show_path(verb: str, plural: str, namespace: str, *name: str) -> str:
+    kind = {"pods": PODS, "webhooks": VALIDATING_WEBHOOKS}[plural]
+    names = {"namespace": namespace.strip("'"), "name": "".join(name).strip("'")}
+    call = Call(verb=verb, resource=kind, **(names if name else {"namespace": names["namespace"]}))
+    return f"{call.text}: {call.path}"
+
+
+def show_event(*words: str) -> str:
+    """Return the line of a watch as it is read; a Status is `410 Expired`."""
+    text = " ".join(words)
+    if words[0].isdigit():
+        status = status_body(int(words[0]), words[1], "because")
+        text = json.dumps({"type": "ERROR", "object": status})
+    try:
+        event = decode_event(unescape(text).encode("latin-1"), CALLS["watch"])
+    except ApiError as error:
+        message = str(error)
+        assert len(message) < 900
+        assert message.isprintable()
+        problem = message.partition("no watch event: ")[2]
+        return f"{type(error).__name__} {problem.partition(' (byte')[0][:60]}".rstrip()
+    return event.type
+
+
+def show_group(body: str) -> str:
+    return " ".join(decode_group(discovery_call("x.example.org", "v1"), body.encode()))
+
+
+def show_resources(body: str) -> str:
+    def show(one: Served) -> str:
+        kind = one.resource
+        where = "" if kind.is_namespaced else " of the cluster"
+        return (
+            f"{kind.kind} {kind.plural}{where}{''.join(sorted(f' {s}' for s in one.subresources))}"
+        )
+
+    found = decode_resources(discovery_call("x.example.org", "v1"), body.encode())
+    return ", ".join(map(show, found)) or "none"
+
+
+SHOWS: Final[dict[str, Callable[..., str]]] = {
+    name.removeprefix("show_"): show
+    for name, show in [*globals().items()]
+    if name.startswith("show_")
+}
+
+
+def tell(command: str) -> str:
+    verb, _, rest = command.partition(" ")
+    whole = ("group", "resources", "body")
+    words = [rest] if verb in whole else rest.split(" ", 1) if verb == "mismatch" else rest.split()
+    if verb == "text":
+        words = rest.split(", ")
+    try:
+        return SHOWS[verb](*words) if verb in SHOWS else show_error(verb, *words)
+    except (ApiError, InvalidInput) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("responses.txt")))
+def test_answer(story: Story, golden: Golden) -> None:
+    [command] = story.commands
+    story.check(tell(command), golden)
+
+
+@pytest.mark.parametrize("group", ["..", "a/b", "%2e", "A", "a?b", "a b", "-a", "a" * 300])
+def test_sec_12_a_group_cannot_change_the_path(group: str) -> None:
+    with pytest.raises(InvalidInput, match="names nothing"):
+        discovery_call(group)
+
+
+# A watch is cut into events, whatever its chunks (FP-13)
+
+
+def line(kind: str, item: object) -> bytes:
+    return json.dumps({"type": kind, "object": item}, ensure_ascii=False).encode() + b"\n"
+
+
+def events_of(chunks: list[bytes]) -> list[tuple[str, str]]:
+    splitter = Splitter()
+    lines = [text for chunk in chunks for text in splitter.feed(chunk)] + splitter.finish()
+    events = [decode_event(text, CALLS["watch"]) for text in lines]
+    objects: list[Any] = [json.loads(bytes(event.object)) for event in events]
+    return [(event.type, one.get("name", "")) for event, one in zip(events, objects, strict=True)]
+
+
+_NAMES: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_TYPES: Final = st.sampled_from(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
+
+
+@given(
+    events=st.lists(st.tuples(_TYPES, _NAMES), max_size=8),
+    cuts=st.lists(st.integers(0, 2000), max_size=30),
 )
-def test_excerpt(text: str, shown: str) -> None:
-    assert excerpt(text) == shown
+def test_fp_13_events_do_not_depend_on_how_the_stream_is_cut(
+    events: list[tuple[str, str]], cuts: list[int]
+) -> None:
+    body = b"".join(line(kind, {"name": name}) for kind, name in events)
+    places = sorted({min(cut, len(body)) for cut in cuts} | {0, len(body)})
+    assert events_of([body[start:end] for start, end in pairwise(places)]) == events
 
 
-def test_rate_07_only_json_is_a_mismatch() -> None:
-    body = b'{"cluster_validation_error_message":"wrong","route":"api"}'
-    found = read_mismatch("application/json", body)
-    assert found is not None
-    assert (found.cluster_validation_error_message, found.route) == ("wrong", "api")
-    assert read_mismatch("text/html", body) is None
-    assert read_mismatch("application/json", b"{}") is None
+def test_fp_13_single_bytes_cut_within_characters_blank_lines_and_no_last_line_feed() -> None:
+    body = line("ADDED", {"name": "zürich-東京-🎈"})
+    assert events_of([bytes([byte]) for byte in body]) == [("ADDED", "zürich-東京-🎈")]
+    assert events_of([b"\n\r\n", line("ADDED", {}), b" \n"]) == [("ADDED", "")]
+    assert events_of([line("DELETED", {}).rstrip()]) == [("DELETED", "")]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
-def test_a_name_that_changes_the_path_is_never_sent(name: str) -> None:
-    """`DELETE …/pods/` deletes them all, `DELETE …/pods/..` the namespace."""
-    with pytest.raises(InvalidInput, match="names nothing"):
-        Call(verb="delete", resource=PODS, namespace="prod", name=name)
-    with pytest.raises(InvalidInput, match="names nothing"):
-        Call(verb="list", resource=PODS, namespace=name)
-
-
-def test_what_belongs_to_the_cluster_is_in_no_namespace() -> None:
-    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    call = Call(verb="list", resource=VALIDATING_WEBHOOKS, namespace="")
-    assert (call.path, call.text) == (path, "list validatingwebhookconfigurations")
-    assert PATCH.path == f"{path}/guard"
-    with pytest.raises(InvalidInput, match="namespace: 'prod', but ValidatingWebhookConfig"):
-        Call(verb="list", resource=VALIDATING_WEBHOOKS, namespace="prod")
-
-
-def test_paths_are_quoted() -> None:
-    assert Call(verb="get", resource=PODS, namespace="prod", name="a?b%").path.endswith("/a%3Fb%25")
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_a_line_without_an_end_is_bounded(step: int) -> None:
+    splitter = Splitter(limit=100)
+    assert splitter.feed(b"x" * 99 + b"\n") == [b"x" * 99]
+    for _ in range(100 // step):
+        assert splitter.feed(b"x" * step) == []
+    with pytest.raises(ValueError, match="longer than 100 bytes"):
+        splitter.feed(b"x" * step)
