@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
-from rollout_operator.model.objects import Deletion, Group, OtherRollout, Underway, Zone
+from rollout_operator.model.objects import Deletion, Group, Newcomers, OtherRollout, Underway, Zone
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 
@@ -95,16 +95,20 @@ def _read_value(text: str) -> object:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def read_group(text: str) -> Group:
+def read_group(text: str, *given: Zone) -> Group:
     """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
+
+    It has the zones `given`, too.
 
     `lately` is a zone that was scaled down an hour ago and waits for twelve, `left` one that left
     while it was short. `pod` changes pods, all of a zone where it ends in `*`; `ready_for` and
     `age` are seconds. `twin` adds a second pod of a name, `lost` one that cannot be read, `stale`
     is the age of the view, `other` another operator's last pods and for how many seconds it is left
     alone; other words are kinds of deletions.
+    `pending zone-a-3 zone-a-4 status=4` are pods without a node, and `newcomers a 3 3 4 settles=9`
+    is what was seen of a zone: from which count on, and which, nothing has been used.
     """
-    zones: list[Zone] = []
+    zones: list[Zone] = [*given]
     departed: list[Zone] = []
     deletions: dict[str, Deletion] = {}
     changes: dict[str, object] = {}
@@ -122,8 +126,14 @@ def read_group(text: str) -> Group:
                 zones = [_add_twins(one, plain, named) for one in zones]
             case "lost":
                 zones = [_lose_pods(one, plain, str(named.get("owner", ""))) for one in zones]
+            case "pending":
+                zones = [_unschedule(one, plain, named) for one in zones]
+            case "newcomers":
+                zones = [_see_newcomers(one, *plain, **named) for one in zones]  # type: ignore[arg-type]  # by the table
             case "none":
                 pass
+            case "driver":
+                changes["driver"] = plain[0]
             case "stale":
                 changes["snapshot_age"] = timedelta(seconds=int(plain[0]))
             case "other":
@@ -148,7 +158,7 @@ def read_group(text: str) -> Group:
 
 def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:
     """Return the zone with some of its pods changed, as `read_group` says."""
-    given = dict(changes)
+    given = {key: value for key, value in changes.items() if key != "status"}
     if "ready_for" in given:
         given["ready_since"] = NOW - timedelta(seconds=float(str(given.pop("ready_for"))))
     if "age" in given:
@@ -160,6 +170,31 @@ def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object
         for pod in base.pods
     ]
     return replace(base, pods=tuple(pods))
+
+
+def _unschedule(base: Zone, names: list[str], given: Mapping[str, object]) -> Zone:
+    """Return the zone with pods that find no node, as far as they are its own, and its status."""
+    if not any(pod.name in names for pod in base.pods):
+        return base
+    pending = {"phase": "Pending", "is_ready": False, "ip": "", "why_not_ready": "Unschedulable"}
+    whole = change_pods(base, names, {**pending, **given})
+    ready = given.get("status", sum(pod.is_ready for pod in whole.pods))
+    counted = {"ready_replicas": ready, "available_replicas": ready}
+    return replace(whole, sts=msgspec.structs.replace(base.sts, **counted))
+
+
+def _see_newcomers(
+    base: Zone, letter: str, used: str, *ordinals: str, generation: int = 1, settles: int = 0
+) -> Zone:
+    if base.sts.name != f"zone-{letter}":
+        return base
+    seen = Newcomers(
+        used=int(used),
+        generation=generation,
+        pods=frozenset(Uid(f"uid-{letter}-{ordinal}") for ordinal in ordinals),
+        settles_in=timedelta(seconds=settles),
+    )
+    return replace(base, newcomers=seen)
 
 
 def _add_twins(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:
