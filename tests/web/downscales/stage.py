@@ -23,11 +23,13 @@ from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, InvalidInput, Uid
 from rollout_operator.model.objects import Endpoint, Key, Unreadable
 from rollout_operator.model.scaling import Scalable, Unusable, decode_entry, format_entry
+from rollout_operator.planning.rollout import plan_group
 from rollout_operator.pods import PodError
 from tests.controllers.fake_client import Json
 from tests.virtual_time import EPOCH
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
 from tests.web.downscale_world import (
+    GROUP,
     HOUR,
     LIMIT,
     LONG_AGO,
@@ -403,6 +405,22 @@ class DownscaleStage(ClientStage):
         """Act on a DELETE nine seconds after it was sent."""
         await asyncio.sleep(9)
         self.prepared.discard(_short(pod_name))
+
+    # Rollouts
+
+    async def do_template(self, letter: str) -> None:
+        """Give a zone a new template: all its pods are outdated."""
+        await self.do_edit(letter, '{"status":{"updateRevision":"new","updatedReplicas":0}}')
+        self.world.sync()
+
+    async def do_roll(self) -> str:
+        """Carry out what the caches call for, as planned before any downscale was reserved."""
+        memory = self.world.memory
+        group = replace(memory.observer.observe(GROUP), downscale=None)
+        (action,) = plan_group(group).actions
+        report = await memory.executor.carry_out(group, action)
+        codes = [str(one.code) for one in report.reasons]
+        return " ".join([f"{report.deleted} deleted", *codes])
 
     # Pods
 
