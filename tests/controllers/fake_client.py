@@ -198,7 +198,7 @@ class FakeClient:
         found = self.objects.get((resource.plural, name))
         if found is None:
             raise NotFound(f"{resource.plural} {name} not found", status=404)
-        held = _meta(found)
+        held = meta_of(found)
         if (held["uid"], held["resourceVersion"]) != (
             precondition.uid,
             precondition.resource_version,
@@ -212,7 +212,7 @@ class FakeClient:
     ) -> None:
         await self._record(f"put {resource.plural}/{name}/status")
         held = self.objects[resource.plural, name]
-        if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
+        if meta_of(held)["resourceVersion"] != meta_of(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
         self.status_writes.append(copy.deepcopy(body))
         held["status"] = body["status"]
@@ -223,7 +223,7 @@ class FakeClient:
         if (resource.plural, name) in self.objects:
             raise Conflict(f"{resource.plural} {name} exists", status=409)
         return self._write(
-            resource, name, {**body, "metadata": {**_meta(body), "uid": f"u-{name}"}}
+            resource, name, {**body, "metadata": {**meta_of(body), "uid": f"u-{name}"}}
         )
 
     async def replace(
@@ -231,7 +231,7 @@ class FakeClient:
     ) -> bytes:
         await self._record(f"put {resource.plural}/{name}")
         held = self._held(resource, name)
-        if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
+        if meta_of(held)["resourceVersion"] != meta_of(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
         return self._write(resource, name, copy.deepcopy(body))
 
@@ -254,7 +254,7 @@ class FakeClient:
         wanted = patch.get("metadata")
         wanted = wanted if isinstance(wanted, dict) else {}
         for key in ("uid", "resourceVersion"):
-            if wanted.get(key, _meta(held)[key]) != _meta(held)[key]:
+            if wanted.get(key, meta_of(held)[key]) != meta_of(held)[key]:
                 raise Conflict(f"metadata.{key} is another one", status=409)
         return self._write(resource, name, copy.deepcopy(merge(held, patch)))
 
@@ -266,8 +266,8 @@ class FakeClient:
 
     def _write(self, resource: Resource, name: str, one: Json) -> bytes:
         """Store a new version of an object and return it."""
-        version = int(str(_meta(one).get("resourceVersion", 0))) + 1
-        _meta(one)["resourceVersion"] = str(version)
+        version = int(str(meta_of(one).get("resourceVersion", 0))) + 1
+        meta_of(one)["resourceVersion"] = str(version)
         self.objects[resource.plural, name] = one
         return msgspec.json.encode(one)
 
@@ -289,11 +289,12 @@ def apply_steps(held: Json, steps: Sequence[JsonObject]) -> Json:
         raise Conflict(f"{_name(held)}: {error}", status=422) from error
 
 
-def _meta(one: Json) -> Json:
+def meta_of(one: Json) -> Json:
+    """Return an object's metadata."""
     meta = one["metadata"]
     assert isinstance(meta, dict)
     return meta
 
 
 def _name(one: Json) -> str:
-    return str(_meta(one)["name"])
+    return str(meta_of(one)["name"])

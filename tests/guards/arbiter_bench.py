@@ -37,8 +37,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
-from tests.controllers.bench import meta_of
-from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
+from tests.controllers.fake_client import FakeClient, Json, meta_of, pod_json, set_json
 from tests.planning.disruptions import budget
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
@@ -116,8 +115,8 @@ class Process:
     metrics: Metrics
     catalog: BudgetCatalog
 
-    def sync(self) -> None:
-        """Bring the caches up to date."""
+    def sync(self) -> Sequence[tuple[Pod | Unreadable | None, Pod | Unreadable | None]]:
+        """Bring the caches up to date; return how pods have changed."""
         objects = self.world.client.objects.items()
         sets = [one for (plural, _), one in objects if plural == "statefulsets"]
         pods = [one for (plural, _), one in objects if plural == "pods"]
@@ -128,7 +127,7 @@ class Process:
             except DecodeError as error:
                 found.append(salvage("StatefulSet", raw(one), error))
         self.sets.replace_all(found)
-        self.pods.replace_all([decode_pod(raw(one)) for one in pods])
+        return self.pods.replace_all([decode_pod(raw(one)) for one in pods])
 
     def cached(self, pod: str) -> Pod:
         """Return what the cache shows of a pod."""

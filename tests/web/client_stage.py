@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
 from rollout_operator.model.names import (
@@ -28,6 +29,7 @@ ERRORS: Final[dict[str, ApiError]] = {
     "busy": TooManyRequests("busy"),
     "deadline": DeadlinePassed("no answer within 8.8s"),
     "denied": Denied("grant verb patch", status=403),
+    "later": TooManyRequests("busy", retry_after=timedelta(seconds=7)),
     "missing": NotFound("no such object", status=404),
     "refused": Refused("immutable"),
     "throttled": Throttled("own limiter"),
@@ -50,7 +52,7 @@ class ClientStage(stories.Steps):
 
     def _attend(self, client: FakeClient) -> None:
         self.client = client
-        self.faults: list[tuple[str, ApiError, int]] = []
+        self.faults: list[tuple[str, Exception, int]] = []
         self.meanwhile: list[tuple[str, str]] = []
         self.hanging: list[tuple[str, float]] = []
         client.pause = self._go_on
