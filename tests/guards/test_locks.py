@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from weakref import ref
 
@@ -10,77 +10,64 @@ import pytest
 
 from rollout_operator.guards.turns import Locks, calls_lock, group_lock
 from rollout_operator.model.names import GroupName, Uid
+from tests.goldens import Golden
+from tests.stories import Steps, Story, read_stories
+from tests.virtual_time import in_virtual_time
 
 TURNS: Final = 20
 
 
-class Story:
-    """Writes down who came in and went out."""
+class LockStage(Steps):
+    """Callers that come for locks, and leave when they are told."""
 
     def __init__(self) -> None:
         self.locks = Locks()
         self.lines: list[str] = []
-        self.begun = asyncio.Event()
+        self.callers: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-    async def visit(self, name: str, key: str, leave: asyncio.Event | None = None) -> None:
-        async with self.locks.hold(key):
+    def look(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+    async def do_come(self, name: str, *keys: str) -> None:
+        leave = asyncio.Event()
+        self.callers[name] = asyncio.create_task(self._visit(name, keys, leave)), leave
+        await self._settle()
+
+    async def _visit(self, name: str, keys: tuple[str, ...], leave: asyncio.Event) -> None:
+        held = self.locks.hold_all(keys) if len(keys) > 1 else self.locks.hold(keys[0])
+        async with held:
             self.lines.append(f"{name} in")
-            self.begun.set()
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            if leave is not None:
-                await leave.wait()
+            await leave.wait()
             self.lines.append(f"{name} out")
+            assert name != "faulty"
+
+    async def do_leave(self, name: str) -> None:
+        self.callers[name][1].set()
+        await self._settle()
+
+    async def do_cancel(self, name: str) -> None:
+        self.callers[name][0].cancel()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
 
-async def test_w15_one_at_a_time_in_the_order_of_coming() -> None:
-    story = Story()
-    async with asyncio.TaskGroup() as tasks:
-        for name in "abc":
-            tasks.create_task(story.visit(name, "k"))
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("locks.txt")))
+def test_story(story: Story, golden: Golden) -> None:
+    found: list[str] = []
 
-    assert story.lines == ["a in", "a out", "b in", "b out", "c in", "c out"]
+    @in_virtual_time
+    async def run() -> None:
+        stage = LockStage()
+        found.extend(await stage.play(story.commands))
+        tasks = [task for task, _ in stage.callers.values()]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-
-async def test_another_key_does_not_wait() -> None:
-    """D-18: one group never delays another."""
-    story, leave = Story(), asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(story.visit("a", group_lock(GroupName("a")), leave))
-        await story.begun.wait()
-        await tasks.create_task(story.visit("b", group_lock(GroupName("b"))))
-        leave.set()
-
-    assert story.lines == ["a in", "b in", "b out", "a out"]
-
-
-async def test_whichever_client_fails_inside_leaves_the_lock() -> None:
-    locks = Locks()
-    with pytest.raises(ValueError, match="inside"):
-        async with locks.hold("k"):
-            raise ValueError("inside")
-    async with locks.hold("k"):
-        pass
-
-
-@pytest.mark.parametrize("victim", ["first", "second"])
-async def test_a_cancelled_caller_holds_no_other_up(victim: str) -> None:
-    """FP-36: a client that hangs up while it holds the lock, or while it waits."""
-    story, leave = Story(), asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(story.visit("first", "k", leave))
-        second = tasks.create_task(story.visit("second", "k"))
-        third = tasks.create_task(story.visit("third", "k"))
-        await story.begun.wait()
-        cancelled = first if victim == "first" else second
-        cancelled.cancel()
-        with suppress(asyncio.CancelledError):
-            await cancelled
-        leave.set()
-        await third
-
-    assert story.lines[-2:] == ["third in", "third out"]
-    assert ("second in" in story.lines) == (victim == "first")
+    run()
+    story.check(found, golden)
 
 
 async def test_nothing_is_left_of_locks_that_are_not_held() -> None:
@@ -99,22 +86,3 @@ async def test_nothing_is_left_of_locks_that_are_not_held() -> None:
 def test_keys_of_groups_and_of_calls_never_meet() -> None:
     assert group_lock(GroupName("x")) != calls_lock(Uid("x"))
     assert group_lock(GroupName("")) != group_lock(GroupName(" "))
-
-
-async def test_several_locks_are_taken_in_one_order() -> None:
-    """Two that want the same locks, named in another order, never wait for each other."""
-    story = Story()
-
-    async def visit(name: str, *keys: str) -> None:
-        async with story.locks.hold_all(keys):
-            story.lines.append(f"{name} in")
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            story.lines.append(f"{name} out")
-
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        tasks.create_task(visit("a", "k", "l", "k"))
-        tasks.create_task(visit("b", "l", "k"))
-        tasks.create_task(story.visit("c", "k"))
-    assert sorted(story.lines[::2]) == ["a in", "b in", "c in"]
-    assert [line[0] for line in story.lines[::2]] == [line[0] for line in story.lines[1::2]]

@@ -1,13 +1,15 @@
-"""Which doings are worth an Event, and what it says."""
+"""Which doings are worth an Event, and what it says: texts of commands in `events.txt`."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
+from typing import Final
 
 import pytest
-from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget, EventAction, EventKind, FlawedBudget
-from rollout_operator.model.names import GroupName, Revision, Uid
-from rollout_operator.model.objects import Group, StatefulSet, Unreadable, Zone
+from rollout_operator.model.budget import Budget, EventRecord, FlawedBudget
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Group, StatefulSet, Unreadable
 from rollout_operator.model.outcome import (
     Code,
     Plan,
@@ -18,9 +20,6 @@ from rollout_operator.model.outcome import (
     Verdict,
 )
 from rollout_operator.planning.events import (
-    MOST_ZONES,
-    START_STAYS,
-    WAIT_STAYS,
     Choice,
     ReportedGroup,
     choose_budget_event,
@@ -39,251 +38,151 @@ from rollout_operator.planning.events import (
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.planning.wording import camel_case
-from tests.builders import group, pod, sts, unreadable, zone
+from tests.builders import group, pod, sts, unreadable
+from tests.goldens import Golden
 from tests.planning.scalings import read_snapshot
+from tests.planning.tables import read_group
+from tests.stories import Steps, Story, read_stories
 
-SECOND = timedelta(seconds=1)
-NEW = ReportedGroup()
-AT_REST = ReportedGroup(was_rolled_out=True)
-REST = Plan(group=GroupName("g"), waits=(Reason(Code.UP_TO_DATE, "9 pods: all ready"),))
-
-
-def delete(reported: ReportedGroup, whole: Group, letter: str, ordinal: int, at: int = 0) -> Choice:
-    """Report that a pod of the group was deleted, so many seconds after the start."""
-    reason = Reason(Code.POD_OUTDATED, f"{letter}-{ordinal} is outdated", zone=f"zone-{letter}")
-    one = Replacement(pod=pod(letter, ordinal), reason=reason)
-    return choose_delete_events(reported, whole, one, at * SECOND)
-
-
-def outline(choice: Choice) -> list[str]:
-    return [f"{one.regarding.name} {one.reason}: {one.note}" for one in choice[1]]
+REST: Final = Plan(group=GroupName("g"), waits=(Reason(Code.UP_TO_DATE, "9 pods: all ready"),))
+PLANS: Final = {"rest": REST, "nothing": Plan(group=GroupName("g"))}
+GOOD: Final = Budget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="1")
+BUDGETS: Final[dict[str, Budget | FlawedBudget | Unreadable | None]] = {
+    "none": None,
+    "good": GOOD,
+    "bad": FlawedBudget(
+        namespace="test", name="zpdb", uid=Uid("u"), resource_version="2", problem="no"
+    ),
+    "broken": unreadable("ZoneAwarePodDisruptionBudget", "zpdb"),
+}
 
 
-def waiting(code: Code = Code.PAUSED, zone: str = "zone-a", **changes: object) -> Plan:
-    reason = Reason(code, f"{zone or 'all'} waits", Severity.INFO, zone)
-    return Plan(group=GroupName("g"), waits=(replace(reason, **changes),))
+def _seconds(number: str) -> timedelta:
+    return timedelta(seconds=float(number))
+
+
+def _refuse(code: str) -> Verdict:
+    return Verdict(
+        is_allowed=False, reason=Reason(Code[code.upper()], "not allowed", Severity.WARN)
+    )
+
+
+def _wait(code: str, zone: str = "zone-a", severity: str = "info", text: str = "") -> Plan:
+    said = text or f"{zone if zone != 'all' else 'all'} waits"
+    reason = Reason(Code[code.upper()], said, Severity(severity), "" if zone == "all" else zone)
+    return Plan(group=GroupName("g"), waits=(reason,))
+
+
+class EventStage(Steps):
+    """A group, and what Events have said of it: nothing yet."""
+
+    def __init__(self) -> None:
+        self.reported = ReportedGroup()
+        self.seen: Group = group()
+        self.notes: list[str] = []
+        self.members: list[StatefulSet | Unreadable] = [sts("a"), sts("b")]
+
+    def _take(self, choice: Choice) -> str:
+        self.reported, events = choice
+        return self._show(events)
+
+    def _show(self, events: Sequence[EventRecord]) -> str:
+        """Show to whom what is said, and keep the notes for `notes`."""
+        self.notes = [*dict.fromkeys(one.note for one in events)]
+        said = [
+            f"{one.regarding.name.removeprefix('zone-')}{' of old' * (one.regarding.uid == 'old')}"
+            f" {one.reason}"
+            for one in events
+        ]
+        return f"{said[0]} to {said[-1]} x{len(said)}" if len(said) > 4 else ", ".join(said)
+
+    async def do_notes(self) -> str:
+        return ", ".join(self.notes)
+
+    async def do_rested(self) -> None:
+        """Have this process have seen the group rolled out."""
+        self.reported = ReportedGroup(was_rolled_out=True)
+
+    async def do_group(self, *words: str) -> None:
+        """Have the group be like this; ` + ` is between its zones."""
+        self.seen = read_group(" ".join(words).replace(" + ", "; "))
+
+    async def do_went(self, name: str, second: str = "0") -> str:
+        """Report that a pod of the group was deleted, so many seconds after the start."""
+        letter, _, ordinal = name.partition("-")
+        reason = Reason(Code.POD_OUTDATED, f"{name} is outdated", zone=f"zone-{letter}")
+        one = Replacement(pod=pod(letter, int(ordinal)), reason=reason)
+        return self._take(choose_delete_events(self.reported, self.seen, one, _seconds(second)))
+
+    async def do_record(self) -> str:
+        """Report the revision that the plan of the group records."""
+        actions = plan_group(self.seen).actions
+        [action] = [one for one in actions if isinstance(one, RecordRevision)]
+        return self._take(choose_revision_events(self.reported, action))
+
+    async def do_zones(self) -> str:
+        progress = plan_group(self.seen).progress or ()
+        return self._take(choose_zone_events(self.reported, progress))
+
+    async def do_finish(self, second: str, plan: str = "") -> str:
+        """Report the end of the rollout, by the plan of the group or another one."""
+        chosen = PLANS[plan] if plan in PLANS else _wait(plan) if plan else plan_group(self.seen)
+        return self._take(choose_finish_events(self.reported, chosen, _seconds(second)))
+
+    async def do_after(self, *words: str) -> str:
+        """Show what is said once a pod of zone a was replaced and its group is like this."""
+        await self.do_rested()
+        await self.do_group("zone a pp current=prev")
+        await self.do_went("a-0")
+        await self.do_group(*words)
+        said, notes = await self.do_zones(), self.notes
+        assert not await self.do_zones(), "once"
+        self.notes = notes
+        return said or "nothing"
+
+    async def do_stays(self, seconds: str, code: str, *more: str) -> str:
+        """Show when a wait that stood for so long is worth an Event."""
+        plan = PLANS[code] if code in PLANS else _wait(code, *more)
+        wait = next_wait_report(self.reported, plan, _seconds(seconds))
+        return "never" if wait is None else f"in {wait.total_seconds():g}s" if wait else "now"
+
+    async def do_waits(self, code: str, *more: str) -> str:
+        """Report a wait."""
+        return self._take(choose_wait_events(self.reported, _wait(code, *more), self.members))
+
+    async def do_sees(self, code: str, *more: str) -> None:
+        """Have another wait be seen, which is not reported yet."""
+        self.reported = record_waits(self.reported, _wait(code, *more))
+
+    async def do_many(self) -> None:
+        """Have the group have many members, of which one cannot be read."""
+        self.members = [unreadable("StatefulSet", "zone-z"), sts("a")]
+        self.members += [sts(f"m{number}") for number in range(20)]
+
+    async def do_scaled(self, *words: str) -> str:
+        (action,) = plan_scaling(read_snapshot(" ".join(words).replace(" + ", "; "))).scale
+        return self._show([render_scaled(action)])
+
+    async def do_refused(self, code: str, user: str = "") -> str:
+        """Show what is said of a refused downscale, if it is."""
+        verdict = _refuse(code)
+        event = render_refused_downscale(sts("a"), verdict, user)
+        return self._show([event]) + f" ({event.severity})" if is_reported(verdict) else "nothing"
+
+    async def do_held(self, code: str) -> str:
+        event = render_held(pod("a", 0), _refuse(code))
+        return f"{event.regarding.kind} {event.action}: {self._show([event])}"
+
+    async def do_budget(self, old: str, new: str) -> str:
+        event = choose_budget_event(BUDGETS[old], BUDGETS[new])
+        return "nothing" if event is None else self._show([event])
+
+
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("events.txt")))
+async def test_story(story: Story, golden: Golden) -> None:
+    story.check(await EventStage().play(story.commands), golden)
 
 
 def test_the_reason_is_the_code_in_camel_case() -> None:
     assert camel_case(Code.SEVERAL_ZONES_NOT_READY) == "SeveralZonesNotReady"
     assert len({camel_case(code) for code in Code}) == len(Code)
-
-
-def test_a_rollout_from_its_begin_to_its_end() -> None:
-    """Each zone begins once; the end is reported at the zones of which pods were replaced."""
-    before = group(zone("a", "pp", current="prev"), zone("b", "pp", current="prev"))
-    first = delete(AT_REST, before, "a", 0, at=5)
-    assert outline(first) == [
-        "zone-a RolloutBegun: zone-a is rolled out to last: 2 pods are outdated",
-        "zone-a-0 PodOutdated: a-0 is outdated",
-    ]
-    second = delete(first[0], before, "a", 1, at=6)
-    assert outline(second) == ["zone-a-1 PodOutdated: a-1 is outdated"]
-    action = next(
-        one
-        for one in plan_group(group(zone("a", "ll", current="prev"))).actions
-        if isinstance(one, RecordRevision)
-    )
-    rolled = choose_revision_events(second[0], action)
-    assert outline(rolled) == [f"zone-a ZoneRolledOut: {action.reason.text}"]
-    assert outline(choose_revision_events(rolled[0], action)) == [], "an attempt that is repeated"
-    third = delete(rolled[0], before, "b", 0, at=40)
-    assert outline(third)[0].startswith("zone-b RolloutBegun")
-    end = choose_finish_events(third[0], REST, 95 * SECOND)
-    assert outline(end) == [
-        "zone-a RolloutFinished: 9 pods: all ready; the rollout took 1m30s",
-        "zone-b RolloutFinished: 9 pods: all ready; the rollout took 1m30s",
-    ]
-    assert outline(choose_finish_events(end[0], REST, 99 * SECOND)) == []
-
-
-@pytest.mark.parametrize(
-    ("after", "is_reported"),
-    [
-        pytest.param([zone("a", "ll")], True, id="by the StatefulSet controller, since 1.37"),
-        pytest.param([zone("a", "ll", current="prev")], False, id="this process is about to"),
-        pytest.param([zone("a", "ll", current="prev", paused="true")], False, id="paused before"),
-        pytest.param([zone("a", "ll", paused="true")], True, id="paused, and recorded"),
-        pytest.param([zone("a", "ll"), zone("b", "pL")], True, id="another zone is short"),
-        pytest.param(
-            [zone("a", "ll", current="prev"), zone("b", "pL"), zone("c", "pL")],
-            False,
-            id="others are short, and nothing recorded",
-        ),
-        pytest.param([zone("a", "lp", current="prev")], False, id="half done"),
-        pytest.param([zone("a", "lL")], False, id="not ready"),
-        pytest.param([zone("a", "ll", min_ready_seconds=30)], False, id="not ready long enough"),
-        pytest.param([zone("a", "ll", ready=1)], False, id="W-33 not ready by its status"),
-        pytest.param([zone("a", "l-")], False, id="a pod is gone"),
-        pytest.param([zone("a", "pp", update_revision="prev")], False, id="rolled back"),
-        pytest.param([zone("b", "ll")], False, id="it has left"),
-    ],
-)
-def test_a_zone_is_rolled_out_whoever_records_its_revision(
-    after: list[Zone], *, is_reported: bool
-) -> None:
-    begun, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
-    progress = plan_group(group(*after)).progress or ()
-    found = choose_zone_events(begun, progress)
-    note = "zone-a has 2 of 2 pods ready at revision last, which is its current revision"
-    assert outline(found) == [f"zone-a ZoneRolledOut: {note}"] * is_reported
-    assert outline(choose_zone_events(found[0], progress)) == []
-
-
-@pytest.mark.parametrize("is_replaced", [True, False])
-def test_of_a_zone_that_was_made_anew_no_end_is_reported_at_the_old_one(
-    *, is_replaced: bool
-) -> None:
-    """Its revisions have the same names; pods that came with it, up to date, are no rollout."""
-    a, b = (zone(letter, "pp", current="prev") for letter in "ab")
-    old = replace(a, sts=replace(a.sts, uid=Uid("old")))
-    rolling, _ = delete(AT_REST, group(old, b), "a", 0)
-    if is_replaced:
-        rolling, _ = delete(rolling, group(a, b), "a", 0, at=9)
-    rolling, _ = delete(rolling, group(a, b), "b", 0, at=20)
-    plan = plan_group(group(zone("a", "ll"), zone("b", "ll")))
-    rolled, zones = choose_zone_events(rolling, plan.progress or ())
-    _, ends = choose_finish_events(rolled, plan, 30 * SECOND)
-    uids = [a.sts.uid] * is_replaced + [b.sts.uid]
-    assert [(one.regarding.uid, one.reason) for one in (*zones, *ends)] == [
-        *((uid, "ZoneRolledOut") for uid in uids),
-        *((uid, "RolloutFinished") for uid in uids),
-    ]
-
-
-def test_a_rollout_that_an_earlier_process_began_is_not_begun_again() -> None:
-    """Nor is it said how long it took."""
-    half = group(zone("a", "lp", current="prev"))
-    choice = delete(NEW, half, "a", 1)
-    assert outline(choice) == ["zone-a-1 PodOutdated: a-1 is outdated"]
-    end = choose_finish_events(choice[0], REST, 9 * SECOND)
-    assert outline(end) == ["zone-a RolloutFinished: 9 pods: all ready"]
-
-
-def test_a_rollout_to_another_revision_begins_anew() -> None:
-    """Also where some of its pods are at it already, as after a rollback."""
-    first, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
-    back = group(zone("a", "pl", current="prev", update_revision=Revision("prev")))
-    assert outline(delete(first, back, "a", 1))[0].startswith("zone-a RolloutBegun")
-
-
-def test_a_pod_of_an_unknown_zone_is_reported_alone() -> None:
-    assert outline(delete(AT_REST, group(), "a", 0)) == ["zone-a-0 PodOutdated: a-0 is outdated"]
-
-
-def test_what_is_not_at_rest_is_no_end() -> None:
-    rolling, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
-    for plan in (waiting(), Plan(group=GroupName("g"))):
-        assert choose_finish_events(rolling, plan, SECOND) == (rolling, ())
-
-
-@pytest.mark.parametrize(
-    ("plan", "stood_for", "wait"),
-    [
-        pytest.param(waiting(), timedelta(0), WAIT_STAYS, id="it may pass"),
-        pytest.param(waiting(), WAIT_STAYS, timedelta(0), id="it stays"),
-        pytest.param(waiting(), timedelta(hours=1), timedelta(0), id="for long"),
-        pytest.param(
-            # As the planner has it: quiet in the log, and news only where it stays.
-            waiting(Code.PODS_STARTING, severity=Severity.DEBUG),
-            WAIT_STAYS,
-            START_STAYS - WAIT_STAYS,
-            id="pods start",
-        ),
-        pytest.param(
-            waiting(Code.ZONE_NOT_READY),
-            WAIT_STAYS,
-            START_STAYS - WAIT_STAYS,
-            id="the last pod of a zone starts",
-        ),
-        pytest.param(
-            waiting(severity=Severity.DEBUG), WAIT_STAYS, None, id="no person has to know of it"
-        ),
-        pytest.param(Plan(group=GroupName("g")), WAIT_STAYS, None, id="it waits for nothing"),
-    ],
-)
-def test_a_wait_is_worth_an_event_once_it_stays(
-    plan: Plan, stood_for: timedelta, wait: timedelta | None
-) -> None:
-    assert next_wait_report(NEW, plan, stood_for) == wait
-
-
-def test_a_wait_is_reported_once_until_another_one_leads() -> None:
-    reported, events = choose_wait_events(NEW, waiting(), [sts("a"), sts("b")])
-    assert outline((reported, events)) == ["zone-a Paused: zone-a waits"]
-    assert next_wait_report(reported, waiting(), WAIT_STAYS) is None
-    assert record_waits(reported, waiting(text="other numbers")) == reported
-    again = record_waits(reported, waiting(Code.BUDGET_USED))
-    assert next_wait_report(again, waiting(), WAIT_STAYS) == timedelta(0)
-
-
-def test_a_wait_of_the_group_stands_at_its_zones() -> None:
-    members: list[StatefulSet | Unreadable] = [unreadable("StatefulSet", "zone-z"), sts("a")]
-    members += [sts(f"m{number}") for number in range(20)]
-    _, events = choose_wait_events(NEW, waiting(zone=""), members)
-    assert len(events) == MOST_ZONES
-    assert events[0].regarding.name == "zone-a"
-    assert {one.note for one in events} == {"all waits"}
-    _, events = choose_wait_events(NEW, waiting(zone="zone-z"), members)
-    assert [one.regarding.uid for one in events] == ["uid-of-zone-z"]
-    _, events = choose_wait_events(NEW, waiting(Code.ZONE_LEFT_SHORT, zone="zone-x"), [sts("a")])
-    assert outline((NEW, events)) == ["zone-a ZoneLeftShort: zone-x waits"]
-
-
-def test_a_count_is_reported_with_from_to_and_why() -> None:
-    (action,) = plan_scaling(read_snapshot("a 5; b 3 follows=a label=12h")).scale
-    event = render_scaled(action)
-    assert (event.regarding.name, event.reason, event.note) == (
-        "zone-b",
-        "ScaleUp",
-        action.reason.text,
-    )
-    assert "3" in event.note
-    assert "5" in event.note
-
-
-def refused(code: Code = Code.NO_DOWNSCALE) -> Verdict:
-    return Verdict(is_allowed=False, reason=Reason(code, "not allowed", Severity.WARN))
-
-
-def test_a_refused_downscale_names_the_requester() -> None:
-    event = render_refused_downscale(sts("a"), refused(), "alice")
-    assert (event.reason, event.note) == ("NoDownscale", "not allowed; requested by alice")
-    assert event.severity is Severity.WARN
-    assert render_refused_downscale(sts("a"), refused(), "").note == "not allowed"
-
-
-def test_a_held_pod_is_reported() -> None:
-    event = render_held(pod("a", 0), refused(Code.DISRUPTION_BUDGET_USED))
-    assert event.regarding.kind is EventKind.POD
-    assert (event.reason, event.action) == ("DisruptionBudgetUsed", EventAction.REFUSE_EVICTION)
-
-
-@pytest.mark.parametrize("code", [Code.NOT_ELECTED, Code.STOPPING])
-def test_what_only_the_process_has_to_do_with_is_not_shown(code: Code) -> None:
-    assert not is_reported(refused(code))
-    assert is_reported(refused())
-
-
-GOOD = Budget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="1")
-BAD = FlawedBudget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="2", problem="no")
-BROKEN = unreadable("ZoneAwarePodDisruptionBudget", "zpdb")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        pytest.param(None, GOOD, None, id="a good one"),
-        pytest.param(None, BAD, "BudgetInvalid: no", id="a bad one"),
-        pytest.param(GOOD, BAD, "BudgetInvalid: no", id="it turns bad"),
-        pytest.param(BAD, BAD, None, id="it stays bad"),
-        pytest.param(BAD, GOOD, "BudgetValid: zpdb is obeyed again", id="it is mended"),
-        pytest.param(BAD, None, None, id="it is gone"),
-        pytest.param(None, BROKEN, f"BudgetInvalid: {BROKEN.error}", id="it cannot be read"),
-    ],
-)
-def test_a_budget_is_reported_where_it_turns(
-    old: Budget | FlawedBudget | None, new: Budget | FlawedBudget | None, message: str | None
-) -> None:
-    event = choose_budget_event(old, new)
-    assert (None if event is None else f"{event.reason}: {event.note}") == message
