@@ -42,8 +42,6 @@ class PlayedPolicy:
         """Pods that crash by themselves."""
         self.deleted: list[tuple[int, str]] = []
         """When which pod was deleted, such as `a-2`."""
-        self.batches: list[tuple[int, int, int | None]] = []
-        """Of each batch its number, and when it began."""
         self._uids = count()
         self._ready_at: dict[Uid, int] = {}
 
@@ -57,10 +55,6 @@ class PlayedPolicy:
 
     def scale(self, letter: str, replicas: int) -> None:
         self._change(letter, replicas=replicas)
-
-    def run(self, until: int) -> None:
-        while self.time < until:
-            self.tick()
 
     def tick(self, *, is_killed: bool = False) -> PolicyPlan:
         """Decide and act for one second; a process that is killed has recorded, and no more."""

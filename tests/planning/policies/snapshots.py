@@ -8,16 +8,19 @@ from msgspec.structs import replace
 
 from rollout_operator.model.budget import ZoneSource
 from rollout_operator.model.names import GroupName, Revision, Uid
-from rollout_operator.model.objects import Group, LabelSelector, Zone
+from rollout_operator.model.objects import Group, LabelSelector, Newcomers, Zone
 from rollout_operator.model.policy import (
     Batch,
     BatchPod,
+    PodOrder,
     Policy,
     PolicyHead,
     PolicyPlan,
     PolicySnapshot,
     ResolvedSet,
     ResolvedZone,
+    ZoneFinding,
+    ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
@@ -75,33 +78,74 @@ def read_policy(text: str) -> PolicySnapshot:
 
     Zones are as `read_group` has them, `spec` are fields of the policy, `shared one=ab two=c`
     are the StatefulSets of zones that have several, `initial c=2` is what the status has of them.
+    `at 9` is so many seconds later, `clock 1` how much later it may be. `spans TEXT` is said of a
+    StatefulSet, `nowhere b` is in no zone, `newcomers a-2` came by an upscale.
     """
     statements = text.split("; ")
-    own = [one for one in statements if one.split()[0] in ("batch", "spec", "shared", "initial")]
-    group = read_group("; ".join(one for one in statements if one not in own))
+    own = [one for one in statements if one.split()[0] in _OWN]
+    group = read_group("; ".join(one for one in statements if one not in own) or "none")
     given: dict[str, Any] = {}
-    initial: dict[str, int] = {}
+    changes: dict[str, Any] = {}
     for (word, *plain), named in map(read_arguments, own):
-        if word == "batch":
-            given["batch"] = batch(*plain, **named)  # type: ignore[arg-type]  # by the table
-        elif word == "initial":
-            initial = {f"zone-{letter}": int(str(many)) for letter, many in named.items()}
-        elif word == "shared":
-            given["shared"] = named
-        else:
-            given |= {key: _SPEC[key](str(value)) for key, value in named.items()}
+        match word:
+            case "batch":
+                times = {key: float(str(named[key])) for key in named if key in _TIMES}
+                given["batch"] = batch(*plain, **(named | times))  # type: ignore[arg-type]
+            case "initial":
+                counts = {f"zone-{letter}": int(str(many)) for letter, many in named.items()}
+                changes["initial"] = counts
+            case "shared":
+                given["shared"] = named
+            case "at":
+                group = replace(group, now=NOW + seconds(float(plain[0])))
+            case "clock":
+                changes["clock_error"] = seconds(float(plain[0]))
+            case "spans":
+                changes["resolution"] = _spanning(" ".join(plain))
+            case "nowhere":
+                kept = [one.sts.name[-1] for one in group.zones if one.sts.name[-1] not in plain]
+                given["shared"] = {letter: letter for letter in kept}
+            case "newcomers":
+                group = replace(group, zones=tuple(_greet(one, plain) for one in group.zones))
+            case _:
+                given |= read_spec({key: str(value) for key, value in named.items()})
     found = snapshot(*group.zones, **given)
-    return replace(found, group=replace(group, name=GroupName("db")), initial=initial)
+    return replace(found, group=replace(group, name=GroupName("db")), **changes)
+
+
+def _spanning(text: str) -> ZoneResolution:
+    finding = ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=text)
+    return ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
+
+
+def _greet(base: Zone, names: Sequence[str]) -> Zone:
+    """Return the zone with some of its pods as newcomers."""
+    uids = frozenset(Uid(f"uid-{name}") for name in names)
+    known = uids & {one.uid for one in base.pods}
+    used = base.sts.replicas - len(known)
+    seen = Newcomers(used=used, generation=1, pods=known) if known else base.newcomers
+    return replace(base, newcomers=seen)
+
+
+def read_spec(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return fields of a policy."""
+    return {key: _SPEC[key](text) for key, text in texts.items()}
 
 
 def _read_limit(text: str) -> IntOrPercent:
     return IntOrPercent(int(text.removesuffix("%")), is_percent=text.endswith("%"))
 
 
+_TIMES: Final = ("start", "completion")
+_OWN: Final = {
+    "at", "batch", "clock", "initial", "newcomers", "nowhere", "shared", "spans", "spec",
+}  # fmt: skip
 _SPEC: Final[Mapping[str, Callable[[str], object]]] = {
     "is_paused": bool,
     "interval": lambda text: seconds(float(text)),
     "max_unavailable": _read_limit,
+    "pod_order": PodOrder,
+    "progress_deadline": lambda text: seconds(float(text)),
 }
 
 
@@ -114,12 +158,14 @@ def batch(
 ) -> Batch:
     """Return batch 4 of pods such as `a-1`, which began and ended so many seconds from now.
 
-    `uids` is `old` where they were deleted since, `same` where they are the pods of today.
+    `uids` is `old` where they were deleted since, `same` where they are the pods of today, and
+    `nobody` where none is named.
     """
     letter = names[0][0]
     pods = tuple(
         BatchPod(name=f"zone-{name}", uid=Uid(f"uid-{name}" if uids == "same" else f"old-{name}"))
         for name in names
+        if uids != "nobody"
     )
     plain = Batch(
         number=4,

@@ -1,29 +1,34 @@
-"""Whole rollouts of a policy, second by second, and random ones under the invariants.
+"""Random rollouts of a policy under the invariants, and what a policy costs.
 
 Where it requests nothing more, a policy chooses what a label group chooses (chapter 11).
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
-from rollout_operator.model.objects import Zone
+from rollout_operator.model.budget import PlacedSet
+from rollout_operator.model.names import TOPOLOGY_KEYS, Uid
+from rollout_operator.model.objects import LabelSelector, SelectorTerm, StatefulSet, Zone
 from rollout_operator.model.outcome import ReplacePods, find_leading
 from rollout_operator.model.policy import PodOrder
 from rollout_operator.model.units import IntOrPercent, parse_max_unavailable
 from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policy_zones import keep_zones, share_sets
 from rollout_operator.planning.rollout import plan_group
 from tests.builders import prev, zone
-from tests.planning.policies.played import STARTS_IN, PlayedPolicy
-from tests.planning.policies.snapshots import seconds, snapshot
+from tests.planning.policies.played import PlayedPolicy
+from tests.planning.policies.snapshots import policy, seconds, snapshot
 
 pytestmark = pytest.mark.thorough
 
-THREE = (("2a", "a"), ("2b", "b"), ("2c", "c"))
-
+KEY: Final = TOPOLOGY_KEYS[0]
+RACK: Final = "example.com/rack"
 # One zone per StatefulSet, named like it, in the order of names.
 SHARED: Final = {"zone-a": "a", "zone-b": "b", "zone-c": "c"}
 STATES: Final = ("lll", "ppp", "plp", "pPp", "PPl", "pwp", "ppL", "pp-", "ppt")
@@ -31,74 +36,6 @@ PAUSED: Final = ("Paused ppp", "Paused pPp")
 LIMITS: Final = ("1", "2", "70%")
 
 
-def test_the_sample_of_the_page() -> None:
-    """MT-20: 3 zones of 3 pods, nine batches of one, 30 s after each is complete."""
-    played = PlayedPolicy(*THREE)
-    played.change_template("v2")
-    played.run(9 * (STARTS_IN + 30))
-
-    each = STARTS_IN + 30
-    expected = [f"{letter}-{ordinal}" for letter in "abc" for ordinal in (2, 1, 0)]
-    assert played.deleted == [(place * each, name) for place, name in enumerate(expected)]
-    assert played.batch is not None
-    assert played.batch.number == 9
-
-
-def test_two_stateful_sets_of_a_zone() -> None:
-    """MT-25: one completely, then the other, though two may be down and nothing pauses."""
-    two = IntOrPercent(2)
-    played = PlayedPolicy(("2a", "xy"), ("2b", "b"), max_unavailable=two, interval=seconds(0))
-    played.change_template("v2", "x", "y")
-    played.run(40)
-
-    assert [name for _, name in played.deleted] == ["x-2", "x-1", "x-0", "y-2", "y-1", "y-0"]
-    assert played.deleted[3][0] == played.deleted[2][0] + STARTS_IN
-
-
-def test_a_failure_in_the_pause() -> None:
-    """MT-28: complete at 0, unready at 10, ready at 20, the next delete at 50."""
-    played = PlayedPolicy(*THREE)
-    played.change_template("v2")
-    played.run(STARTS_IN + 10)
-    broken = played.zones["c"].pods[0].uid
-    played.down.add(broken)
-    played.fields["is_paused"] = True  # or else it is replaced at once, being outdated
-    played.run(STARTS_IN + 20)
-    played.down.discard(broken)
-    played.fields["is_paused"] = False
-    played.run(100)
-
-    assert played.deleted[1] == (STARTS_IN + 50, "a-1")
-
-
-def test_a_rollback_of_a_revision_that_crashes() -> None:
-    """MT-46, MT-47: it stalls and touches nothing else, then it goes back without a pause."""
-    played = PlayedPolicy(*THREE, progress_deadline=seconds(30))
-    played.crashing.add("v2")
-    played.change_template("v2")
-    played.run(100)
-    assert played.deleted == [(0, "a-2")]
-    assert played.tick().is_stalled
-
-    played.change_template("last")
-    played.run(200)
-    assert played.deleted == [(0, "a-2"), (101, "a-2")]
-    assert not played.tick().is_open
-
-
-def test_a_process_that_ends_after_it_has_recorded() -> None:
-    """Step 12: the next one carries the same batch out."""
-    played = PlayedPolicy(*THREE, max_unavailable=IntOrPercent(2))
-    played.change_template("v2")
-    played.tick(is_killed=True)
-    played.run(10)
-
-    assert played.deleted == [(1, "a-2"), (1, "a-1")]
-    assert played.batch is not None
-    assert played.batch.number == 1
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "seeds", [range(125), pytest.param(range(125, 500), marks=pytest.mark.prove)]
 )
@@ -205,11 +142,36 @@ def test_the_same_pods_go_and_the_same_reasons_hold(limit: str) -> None:
             assert {each.code for each in one.waits} == {each.code for each in other.waits}
 
 
-def test_a_zone_that_was_begun_goes_first_only_under_a_policy() -> None:
-    """MAZ-46: a label group goes by name alone."""
-    case = snapshot(prev("a"), prev("b", "plp"), interval=seconds(0))
-    one, other = plan_policy(case), plan_group(case.group)
+def test_of_a_template_nothing_is_kept_but_zones() -> None:
+    """A tenant may write a megabyte of labels and values, in each of many StatefulSets."""
+    many = {str(number): "x" for number in range(1000)}
+    named = PlacedSet(name="db", pod_labels={KEY: "2a", "zone": "b"}, node_selector={KEY: "2c"})
+    full = replace(
+        named, pod_labels={**many, **named.pod_labels}, node_selector={RACK: "r", KEY: "2c"}
+    )
+    terms = ({KEY: ("2a", "2b"), RACK: (*many, "r1")}, {KEY: ("2b",), RACK: ("r1",)})
 
-    assert one.action is not None
-    assert one.action.zone.name == "zone-b"
-    assert [action.zone.name for action in other.actions] == ["zone-a"]
+    assert keep_zones(full, KEY) == named
+    one = PlacedSet(name="db", node_terms=({KEY: ("2a",), **dict.fromkeys(many, ("y",))},))
+    assert keep_zones(one, KEY).node_terms == ({KEY: ("2a",)},)
+    assert keep_zones(replace(full, node_terms=terms), KEY).node_terms == ()
+
+
+def test_li_09_hundreds_of_policies_over_all_groups_take_no_time_from_others() -> None:
+    """A tenant may write them, and each change of a label has them shared anew."""
+    every = LabelSelector(terms=(SelectorTerm(key="rollout-group", operator="Exists"),))
+    sets = [
+        StatefulSet(
+            namespace="prod",
+            name=f"db-{number}",
+            uid=Uid(f"{number}"),
+            resource_version="1",
+            labels={"rollout-group": f"group-{number}"},
+        )
+        for number in range(300)
+    ]
+    policies = [policy(f"db-{number}", age=number, selector=every) for number in range(200)]
+    begin = time.process_time()
+    found = share_sets(policies, sets)
+    assert time.process_time() - begin < 1
+    assert (len(found.scopes), len(found.refused)) == (1, 199)
