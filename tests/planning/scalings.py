@@ -1,12 +1,13 @@
-"""Short builders of counts to be planned, and the short form of a plan of counts.
+"""Short builders of replicas to be planned, as calls and as text, and the short form of a plan.
 
 `counted("b", 3, follows="a")` is zone-b with three ready pods that follows zone-a; `mirroring("b",
 3)` mirrors the `Scale` of DEMO. `delayed("b", 5)` mirrors it with a delay of an hour.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import structs
@@ -29,31 +30,32 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.objects import Deletion, Endpoint, Underway, Unreadable, Zone
-from rollout_operator.model.outcome import Reason
+from rollout_operator.model.outcome import Reason, Severity
 from rollout_operator.model.scaling import (
     CallPods,
     NoScale,
     PodAnswer,
     PodCalls,
-    Reading,
     Reference,
     Scale,
     ScalingPlan,
     ScalingSnapshot,
+    TimesSource,
     Written,
 )
-from rollout_operator.model.units import format_next_second, parse_prometheus_duration
-from rollout_operator.planning.scaling import plan_scaling
+from rollout_operator.model.units import (
+    format_duration,
+    format_next_second,
+    parse_prometheus_duration,
+)
 from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
-from tests.planning.tables import change_pods, read_arguments
+from tests.planning.tables import LEFT_FOR, change_pods, read_arguments
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
 SECOND: Final = timedelta(seconds=1)
 DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")
-SHOWN: Final = "ReplicaTemplate.rollout-operator.grafana.com demo"
 URL: Final = "http://pod/prepare-delayed-downscale"
-FORCED: Final = "forced by grafana.com/rollout-force-replicas"
 
 # Short names of annotations.
 _KEYS: Final = {
@@ -132,43 +134,29 @@ def guarded(base: Zone) -> Zone:
 
 def snapshot(
     *zones: Zone,
-    scale: str | NoScale | None = None,
+    scale: str = "",
     answers: Mapping[str, PodAnswer] | None = None,
-    stay: Mapping[str, PodCalls] | None = None,
     written: Mapping[str, int] | None = None,
     seen: Mapping[str, timedelta] | None = None,
     deletions: Mapping[str, Deletion] | None = None,
     unreadable: tuple[Unreadable, ...] = (),
     downscale: Underway | None = None,
     snapshot_age: timedelta = timedelta(0),
-    now: datetime = NOW,
 ) -> ScalingSnapshot:
     """Return what a plan is made of.
 
-    `scale` is as `5/2`, spec and status of DEMO; `words` and `stay` are by pod as `b-4`, `written`
-    by letter, `seen` is how long ago we saw zones go; the last four are those of the group.
+    `scale` is as `5/2`, spec and status of DEMO; `answers` are by pod as `b-4`, `written` by
+    letter, `seen` is how long ago we saw zones go; the last four are those of the group.
     """
-    readings: dict[Reference, Reading] = {}
-    if isinstance(scale, NoScale):
-        readings[DEMO] = scale
-    elif scale is not None:
-        spec, _, status = scale.partition("/")
-        readings[DEMO] = Scale(replicas=int(spec), status_replicas=int(status))
-    pod_calls = {
-        Uid(f"uid-{pod}"): PodCalls(answer=answer) for pod, answer in (answers or {}).items()
-    }
-    pod_calls |= {Uid(f"uid-{pod}"): calls for pod, calls in (stay or {}).items()}
+    spec, _, status = scale.partition("/")
+    found = group(*zones, deletions=deletions)
     return ScalingSnapshot(
         group=structs.replace(
-            group(*zones, deletions=deletions),
-            unreadable=unreadable,
-            downscale=downscale,
-            snapshot_age=snapshot_age,
-            now=now,
+            found, unreadable=unreadable, downscale=downscale, snapshot_age=snapshot_age
         ),
         times={sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()},
-        scales=readings,
-        pod_calls=pod_calls,
+        scales={DEMO: Scale(replicas=int(spec), status_replicas=int(status))} if scale else {},
+        pod_calls={Uid(f"uid-{pod}"): PodCalls(answer=one) for pod, one in (answers or {}).items()},
         written={
             sts_uid(letter): Written(replicas=count, generation=2)
             for letter, count in (written or {}).items()
@@ -179,20 +167,32 @@ def snapshot(
 def read_snapshot(text: str) -> ScalingSnapshot:
     """Return a view such as `a 2 ago=1h; b 3 follows=a label=12h; mirroring c 3; scale 5/2`.
 
-    Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted.
-    After it annotations by their short names, and fields of the set. Below the zones stand, each
-    for itself, `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`,
-    `unreadable zone-x`, `scale lasting why it is none`; of pods `pod b-4 phase=Pending`,
-    `lost b-4`, `says b-4 70m called=20s`, `failed b-4 why it gave no time`, and `stay b-0 b-1`.
+    Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted,
+    `left` one that left the group while it was short, `elsewhere` is of another group. After it
+    annotations by their short names, and fields of the set. Below the zones stand, each for itself,
+    `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`, `unreadable zone-x`,
+    `scale lasting why it is none`, `times why they are unknown`, `tracker`, `later 20s`,
+    `late_calls 10s`; of pods `pod b-4 phase=Pending`, `twin b-4`, `lost b-4`, and what is known of
+    calls to them: `says b-4 70m called=20s`, `failed b-4 why it gave no time`, `stay b-0 b-1`,
+    `tried b-1 1m tries=1`, `unanswered b-4 2s`.
     """
     zones: list[Zone] = []
-    more: dict[str, Any] = {key: {} for key in ("answers", "stay", "written", "seen", "deletions")}
+    departed: list[Zone] = []
+    elsewhere: list[Zone] = []
+    calls: dict[Uid, PodCalls] = {}
+    more: dict[str, Any] = {key: {} for key in ("written", "seen", "deletions")}
+    changes: dict[str, Any] = {}
+
+    def call(pod: str, **known: object) -> None:
+        calls[Uid(f"uid-{pod}")] = replace(calls.get(Uid(f"uid-{pod}"), PodCalls()), **known)
+
     for statement in filter(None, text.split("; ")):
-        plain = [one for one in statement.split() if "=" not in one]
-        annotations = dict(one.split("=", 1) for one in statement.split() if "=" in one)
+        words = shlex.split(statement)
+        plain = [one for one in words if "=" not in one]
+        given = dict(one.split("=", 1) for one in words if "=" in one)
         match plain:
             case ["scale", "lasting" | "passing" as kind, *why]:
-                more["scale"] = NoScale(why=" ".join(why), is_lasting=kind == "lasting")
+                changes["scales"] = {DEMO: NoScale(why=" ".join(why), is_lasting=kind == "lasting")}
             case ["scale", counts]:
                 more["scale"] = counts
             case ["written", letter, count]:
@@ -209,43 +209,74 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 more["deletions"][f"zone-{pod}"] = Deletion(kind)
             case ["unreadable", name]:
                 more["unreadable"] = (unreadable("StatefulSet", name),)
-            case ["says", pod, since]:
+            case ["times", *why]:
+                changes["times_problem"] = " ".join(why)
+            case ["tracker"]:
+                changes["source"] = TimesSource.TRACKER
+            case ["late_calls", span]:
+                changes["late_calls"] = _read_span(span)
+            case ["later", span]:
+                changes["now"] = NOW + _read_span(span)
+            case ["says", *pods, since]:
                 begun = None if since == "-" else _read_span(since)
-                called_ago = _read_span(annotations.get("called", "1s"))
-                more["answers"][pod] = answer(begun, ago=called_ago)
+                for pod in pods:
+                    call(pod, answer=answer(begun, ago=_read_span(given.get("called", "1s"))))
             case ["failed", pod, *why]:
-                more["answers"][pod] = answer(None, problem=" ".join(why))
+                call(pod, answer=answer(None, problem=" ".join(why)))
             case ["stay", *pods]:
-                more["stay"] |= called(*pods)
+                for pod in pods:
+                    call(pod, cancelled_at=NOW - _read_span(given.get("ago", "1m")))
+            case ["tried", pod, ago]:
+                call(pod, tried_at=NOW - _read_span(ago), tries=int(given.get("tries", 0)))
+            case ["unanswered", pod, ago]:
+                call(pod, unanswered_at=NOW - _read_span(ago))
             case ["pod", *pods]:
                 names = [f"zone-{pod}" for pod in pods]
                 _, fields = read_arguments(statement)
                 zones = [change_pods(one, names, fields) for one in zones]
+            case ["twin", pod]:
+                twins = [one for zone in zones for one in zone.pods if one.name == f"zone-{pod}"]
+                zones = [
+                    structs.replace(one, pods=(*one.pods, replace(twins[0], uid=Uid("uid-twin"))))
+                    if one.sts.name[-1] == pod[0]
+                    else one
+                    for one in zones
+                ]
             case ["lost", pod]:
-                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not annotations else None)
+                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not given else None)
                 zones = [
                     structs.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
                     if one.sts.name[-1] == pod[0]
                     else one
                     for one in zones
                 ]
-            case [*words, letter, replicas]:
-                zones.append(_read_zone(words, letter, int(replicas), annotations))
+            case [*kinds, letter, replicas]:
+                zone = _read_zone(kinds, letter, int(replicas), given)
+                place = (
+                    departed if "left" in kinds else elsewhere if "elsewhere" in kinds else zones
+                )
+                place.append(zone)
             case _:
                 raise ValueError(statement)
-    return snapshot(*zones, **more)
+    scaling = snapshot(*zones, **more)
+    left = tuple(structs.replace(one, counts_for=LEFT_FOR) for one in departed)
+    whole = structs.replace(scaling.group, departed=left, now=changes.pop("now", NOW))
+    others = tuple(one.sts for one in elsewhere)
+    return structs.replace(scaling, group=whole, pod_calls=calls, elsewhere=others, **changes)
 
 
 _SET_FIELDS: Final = {
     "generation", "observed_generation", "replicas", "status_replicas", "ready_replicas",
-    "first_ordinal", "current_revision", "update_revision",
+    "first_ordinal", "current_revision", "update_revision", "min_ready_seconds",
 }  # fmt: skip
 
 
 def _read_zone(words: list[str], letter: str, replicas: int, given: Mapping[str, str]) -> Zone:
     make = delayed if "delayed" in words else mirroring if "mirroring" in words else counted
     annotations: dict[str, Any] = {
-        key: text for key, text in given.items() if key not in _SET_FIELDS
+        key: text.encode().decode("unicode_escape") if "\\" in text else text
+        for key, text in given.items()
+        if key not in _SET_FIELDS
     }
     if "ago" in annotations:
         annotations["ago"] = _read_span(annotations["ago"])
@@ -269,34 +300,44 @@ def answer(since: timedelta | None, *, ago: timedelta = SECOND, problem: str = "
     return PodAnswer(called_at=NOW - ago, since=begun, problem=problem)
 
 
-def outline(plan: ScalingPlan) -> list[str]:
-    """Return the whole plan as short lines, but for the times of the next reconciles."""
-    lines = [f"{one.reason.code}: {one.reason.text}" for one in plan.scale]
-    lines += [f"publish {one.replicas} to {one.reference}" for one in plan.publish]
-    lines += [_outline_calls(calls) for calls in plan.pod_calls]
-    lines += [_outline_reason("wait", reason) for reason in plan.waits]
-    lines += [_outline_reason("problem", reason) for reason in plan.problems]
-    return [*lines, *(f"failed {name}" for name in sorted(plan.failed))]
+SENTENCES: Final = {
+    r"zone-(\w) mirrors ReplicaTemplate.rollout-operator.grafana.com demo:": r"\1:",
+    "ReplicaTemplate.rollout-operator.grafana.com demo": "DEMO",
+    r"(problem \w+ (zone-\w)): StatefulSet \2: annotation": r"\1:",
+    "grafana.com/min-time-between-zones-downscale": "SPAN",
+    "grafana.com/rollout-downscale-leader": "LEADER",
+    "grafana.com/rollout-upscale-only-when-leader-ready": "GATE",
+    "forced by grafana.com/rollout-force-replicas": "FORCED",
+    "grafana.com/rollout-force-replicas": "FORCE",
+    "grafana.com/rollout-mirror-replicas-from-resource": "MIRROR",
+    "grafana.com/rollout-delayed-downscale": "DELAY",
+    "grafana.com/rollout-prepare-delayed-downscale-url": "DELAY-URL",
+}
+"""Names and sentences that tables have in a short form."""
 
 
-def show(*zones: Zone, scale: str | None = None) -> list[str]:
-    """Return the outline of the plan for such a view."""
-    return outline(plan_scaling(snapshot(*zones, scale=scale)))
+def show_plan(plan: ScalingPlan, *, stable: bool = False) -> list[str]:
+    """Return the whole plan as short lines: `~` is no news, `+` records its time, `!` is exact.
 
-
-def outline_snapshot(scaling: ScalingSnapshot, *, short: bool = False) -> list[str]:
-    """Return the outline of the plan for a view, `nothing` where that is empty.
-
-    `short`: `b: ` for `zone-b mirrors ... demo: `, FORCED and DEMO for what they stand for.
+    `stable`: texts without countdowns, as they are compared with those of before.
     """
-    lines = outline(plan_scaling(scaling)) or ["nothing"]
-    if short:
-        lines = [_MIRRORS.sub(r"\1:", line) for line in lines]
-        lines = [line.replace(FORCED, "FORCED").replace(SHOWN, "DEMO") for line in lines]
+    lines = [
+        f"{one.reason.code}{'+' * one.keeps_time}{'!' * one.is_exact}: {one.reason.text}"
+        for one in plan.scale
+    ]
+    lines += [f"{one.reason.code}: {one.reason.text}" for one in plan.publish]
+    lines += [_show_calls(calls) for calls in plan.pod_calls]
+    lines += [_show_reason("wait", reason, stable) for reason in plan.waits]
+    lines += [_show_reason("problem", reason, stable) for reason in plan.problems]
+    lines += [f"failed {name}" for name in sorted(plan.failed)]
+    lines += [
+        f"{word} {format_duration(span)}"
+        for word, span in (("again", plan.requeue_after), ("next", plan.next_downscale))
+        if span is not None and not stable
+    ]
+    for pattern, form in SENTENCES.items():
+        lines = [re.sub(pattern, form, line) for line in lines]
     return lines
-
-
-_MIRRORS: Final = re.compile(rf"zone-(\w) mirrors {re.escape(SHOWN)}:")
 
 
 def counts(plan: ScalingPlan) -> dict[str, int]:
@@ -309,22 +350,19 @@ def codes(plan: ScalingPlan) -> list[str]:
     return [f"{reason.code} {reason.zone}" for reason in (*plan.waits, *plan.problems)]
 
 
-def _outline_reason(kind: str, reason: Reason) -> str:
-    return f"{kind} {reason.code} {reason.zone}: {reason.text}"
+def _show_reason(kind: str, reason: Reason, stable: bool) -> str:
+    text = (reason.stable_text if stable else "") or reason.text
+    kind += "~" * (reason.severity is Severity.DEBUG)
+    return f"{kind} {reason.code} {reason.zone}: {text}"
 
 
-def _outline_calls(calls: CallPods) -> str:
+def _show_calls(calls: CallPods) -> str:
     """Return a line such as `call zone-b: stay 0 1 2, prepare 4 3`."""
     stay = sorted(calls.cancel, key=lambda endpoint: endpoint.pod)
-    parts = [f"stay {_outline_pods(stay)}"] if stay else []
-    parts += [f"prepare {_outline_pods(calls.post)}"] if calls.post else []
+    parts = [f"stay {_show_pods(stay)}"] if stay else []
+    parts += [f"prepare {_show_pods(calls.post)}"] if calls.post else []
     return f"call {calls.zone.name}: {', '.join(parts)}"
 
 
-def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
+def _show_pods(endpoints: Sequence[Endpoint]) -> str:
     return " ".join(endpoint.pod.rpartition("-")[2] for endpoint in endpoints)
-
-
-def called(*pods: str) -> dict[str, PodCalls]:
-    """Return that these pods, such as `b-0`, were un-prepared a minute ago."""
-    return dict.fromkeys(pods, PodCalls(cancelled_at=NOW - MINUTE))
