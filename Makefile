@@ -83,11 +83,11 @@ test: check controlplane ## everything, on a real control plane too
 	$(PYTEST) $(ARGS)
 
 # Whole clusters, simulated and real, and rendered manifests take as long as all other tests together.
-WHOLE = chart demo flux kills lab mutants operator prediction release simulation system world
+WHOLE = chart demo flux kills lab manifests mutants operator prediction release simulation system world
 # These compute, and wait for little: a process a core.
 test-fast: check ## units alone, which need no control plane: two minutes
 	$(PY) -m pytest -n $(or $(WORKERS),auto) -m "not controlplane and not slow and not thorough" --hypothesis-profile=fast \
-		$(WHOLE:%=--ignore=tests/%) --ignore-glob='tests/test_manifests*' $(ARGS)
+		$(WHOLE:%=--ignore=tests/%) $(ARGS)
 
 tests: test # or make would find the folder, do nothing and exit with 0
 

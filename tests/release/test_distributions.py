@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 # A few: of the core, of the manifests, and one that wants a repository where there is one.
 SOME_TESTS: Final = (
     "tests/planning/test_wording.py",
-    "tests/test_manifests_overlays.py",
+    "tests/manifests/test_network.py",
     "tests/test_hygiene.py",
 )
 

@@ -12,13 +12,13 @@ from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
 from tests.dashboard import list_expressions
 from tests.expressions import metrics_of
+from tests.manifests.test_monitoring import OTHERS, load_rules
 from tests.system.budgeted import create_budgets
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.scaled import follow, scale, wait_counts
 from tests.system.upstream_queries import ALERTS, DASHBOARD
 from tests.system.waits import read_metric, wait_true
 from tests.telemetry.test_policies import show_all
-from tests.test_manifests_monitoring import OTHERS, load_rules
 from tests.world.api import STATEFULSETS
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, zone_budget
 from tests.world.drains import CREATED
