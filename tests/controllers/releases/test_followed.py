@@ -40,7 +40,7 @@ from rollout_operator.model.releases import (
 )
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.releases.bench import FakeKind, FakeReleaseApi, ReleaseBench
-from tests.kube.scripted_watch import ScriptedApi
+from tests.kube.cache.stage import Script
 from tests.planning.releases.builders import START, gate
 from tests.planning.releases.schedules.schedule_builders import schedule
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -148,14 +148,16 @@ def test_events_name_the_schedule(namespace: str, kind: EventKind) -> None:
 @in_virtual_time
 async def test_checks_of_other_namespaces_are_followed_from_the_first_question_on() -> None:
     forbidden = Denied("list: forbidden", status=403)
-    api, clock = ScriptedApi([[forbidden], [forbidden]]), VirtualClock()
+    calls: list[str] = []
+    api, clock = Script(calls.append), VirtualClock()
+    api.probes.append(forbidden)
     wide = build_wide_checks(api, lambda of: Informer(api, of, Metrics(), clock, lambda: 0.5))
     news: list[str] = []
     wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(wide.run(clock), name="wide checks")
         await asyncio.sleep(3600)
-        assert api.calls == []
+        assert calls == []
         with pytest.raises(Unreachable, match="HealthCheck: no answer yet"):
             wide.find_problem()
         await asyncio.sleep(1)
