@@ -18,7 +18,7 @@ from benchmarks.rollout import open_plane
 from benchmarks.timeline import Json, Rollout, read_rollout
 from tests.system.budgeted import Budgeted, hold
 from tests.world.budgets import GROUP, grouped_zones, zone_budget
-from tests.world.drains import CREATED, Drain
+from tests.world.clients import CREATED, Drain
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
 from tests.world.world import World

@@ -7,8 +7,8 @@ from aiohttp import web
 
 from tests.contract.reviews import answer_review
 from tests.contract.sides import Decide, Silence
+from tests.world.hooks import ReviewServer
 from tests.world.plane import ControlPlane
-from tests.world.reviews import ReviewServer
 
 
 class HookServer(ReviewServer):

@@ -10,7 +10,7 @@ from rollout_lab.demo.snapshot import PodCell, ZoneRow
 
 from tests.demo.stage import OLD_IMAGE, ZONES, Stage
 from tests.world.api import STATEFULSETS
-from tests.world.drains import Drain, list_victims
+from tests.world.clients import Drain, list_victims
 from tests.world.kubelet import Behaviour, Kind
 from tests.world.sets import PAUSED
 

@@ -17,8 +17,7 @@ from tests.system.guarded import has_downscale_record, prepared_zone
 from tests.system.waits import wait_true
 from tests.world.api import PODS, ApiError
 from tests.world.budgets import grouped_zones, zone_budget
-from tests.world.clients import Route, Workload
-from tests.world.drains import UNANSWERED, Drain, list_victims
+from tests.world.clients import UNANSWERED, Drain, Route, Workload, list_victims
 from tests.world.kubelet import Behaviour, always
 from tests.world.webpods import Respond, WebPods
 from tests.world.world import World

@@ -26,8 +26,8 @@ from tests.system.guarded import prepared_zone
 from tests.system.hooked import hook_up
 from tests.world.api import Json
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE
+from tests.world.judge import match_deletes, match_evictions
 from tests.world.kubelet import Behaviour, Choose, Kind, image_of
-from tests.world.observed import match_deletes, match_evictions
 from tests.world.world import World
 
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)

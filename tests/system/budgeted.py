@@ -12,7 +12,7 @@ from tests.system.hooked import hook_up
 from tests.system.waits import read_metric, wait_true
 from tests.world.api import PODS, Answer, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
-from tests.world.drains import CREATED, Drain, Victim, list_victims
+from tests.world.clients import CREATED, Drain, Victim, list_victims
 from tests.world.hooks import BUDGET_HOOKS, Hooks
 from tests.world.operatorproc import OperatorProcess
 from tests.world.world import World

@@ -19,7 +19,7 @@ from tests.system.waits import wait_true
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.clients import Route
-from tests.world.observed import Request
+from tests.world.judge import Request
 from tests.world.sets import Missing, Snapshot, missing_ready
 from tests.world.webpods import DELAYED_PATH, WebPods
 from tests.world.world import World

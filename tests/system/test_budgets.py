@@ -27,9 +27,9 @@ from tests.world.budgets import (
     native_budget,
     zone_budget,
 )
-from tests.world.drains import CREATED, UNANSWERED, Drain
+from tests.world.clients import CREATED, UNANSWERED, Drain
+from tests.world.judge import Request
 from tests.world.kubelet import Behaviour, always
-from tests.world.observed import Request
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane

@@ -21,7 +21,7 @@ from tests.system.waits import read_metric, wait_true
 from tests.telemetry.test_policies import show_all
 from tests.world.api import STATEFULSETS
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, zone_budget
-from tests.world.drains import CREATED
+from tests.world.clients import CREATED
 from tests.world.hooks import BUDGET_HOOKS, Registration
 from tests.world.promql import Query, Scrape, evaluate
 from tests.world.webpods import WebPods

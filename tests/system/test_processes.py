@@ -27,8 +27,7 @@ from tests.system.waits import read_metric, wait_line, wait_page, wait_reason, w
 from tests.world.api import LEASES, Answer
 from tests.world.budgets import evict, grouped_zones, zone_budget
 from tests.world.childproc import free_ports
-from tests.world.clients import Route
-from tests.world.drains import CREATED
+from tests.world.clients import CREATED, Route
 from tests.world.hooks import NO_DOWNSCALE, POD_EVICTION, PREPARE_DOWNSCALE, Registration
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.manifests import LEASE

@@ -19,7 +19,7 @@ from tests.system.hooked import TLS_FLAGS, calling
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.world.api import ApiError, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
-from tests.world.drains import CREATED
+from tests.world.clients import CREATED
 from tests.world.hooks import (
     INJECT_LABEL,
     NAMESPACE_LABEL,

@@ -41,11 +41,10 @@ from tests.world.budgets import (
     zone_budget,
 )
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
-from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
+from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration, Reviewer
 from tests.world.manifests import KINDS
 from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
-from tests.world.reviews import Reviewer
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane

@@ -1,19 +1,23 @@
 """Webhook configurations in the real API server: written, waited for, and always removed.
 
 They are cluster-scoped: their names carry the namespace, and a selector keeps them to it. The API
-server calls the operator by URL, or through a Service as the shipped manifests have it.
+server calls the operator by URL, or through a Service as the shipped manifests have it; or a TLS
+server of the tests.
 """
 
 import asyncio
 import base64
+import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 import aiohttp
 import msgspec
+from aiohttp import web
 
 from tests.world.api import (
     MUTATING_HOOKS,
@@ -27,6 +31,7 @@ from tests.world.api import (
     Resource,
 )
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, zone_budget
+from tests.world.pki import Pki
 
 INJECT_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
@@ -304,3 +309,78 @@ async def _poll(missing: Callable[[], Awaitable[str]], limit: timedelta) -> None
                 await asyncio.sleep(POLL.total_seconds())
     except TimeoutError as late:
         raise TimeoutError(f"after {limit}: {text}") from late
+
+
+CLOSE_LIMIT: Final = timedelta(seconds=1)
+
+
+class ReviewServer(ABC):
+    """Listens on a free port of loopback, for every path. Use with `async with`."""
+
+    def __init__(self, pki: Pki) -> None:
+        self.port = 0
+        self._pki = pki
+        self._over = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    @abstractmethod
+    async def answer(self, request: web.Request) -> web.Response:
+        """Return the answer to one review."""
+
+    async def stay_silent(self) -> NoReturn:
+        """Say nothing until the server ends."""
+        await self._over.wait()
+        raise web.HTTPServiceUnavailable
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=2**24)
+        app.router.add_post("/{tail:.*}", self.answer)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=CLOSE_LIMIT.total_seconds()
+        )
+        await self._runner.setup()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._pki.cert, self._pki.key)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One review that came in."""
+
+    path: str
+    request: Json
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Return the counts before and after."""
+        old, new = self.request["oldObject"]["spec"], self.request["object"]["spec"]
+        return old.get("replicas", 0), new.get("replicas", 0)
+
+
+class Reviewer(ReviewServer):
+    """Says yes to everything, and keeps what came in. Use with `async with`."""
+
+    def __init__(self, pki: Pki) -> None:
+        super().__init__(pki)
+        self.seen: list[Seen] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Record a review and allow it."""
+        review: Json = msgspec.json.decode(await request.read())
+        self.seen.append(Seen(path=request.path, request=review["request"]))
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        body = {key: review[key] for key in ("apiVersion", "kind")} | {"response": response}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
