@@ -1,6 +1,6 @@
 """The client of the simulated API server without faults: calls, time, and the end of a process.
 
-Its watches are in `test_watch_views`, what may go wrong in `test_client_faults`.
+Its watches, and what may go wrong, are told in `faults.txt`.
 """
 
 import asyncio
