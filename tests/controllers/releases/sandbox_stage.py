@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
+import yaml
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
@@ -32,7 +33,13 @@ SHOWN: Final = {
     "schedule": kinds.ROLLOUT_SCHEDULES,
     "freeze": kinds.CLUSTER_ROLLOUT_SCHEDULES,
 }
-KINDS: Final = {**SHOWN, "ns": kinds.NAMESPACES, "ks": kinds.KUSTOMIZATIONS[0]}
+KINDS: Final = {
+    **SHOWN,
+    "ns": kinds.NAMESPACES,
+    "ks": kinds.KUSTOMIZATIONS[0],
+    "sts": kinds.STATEFULSETS,
+    "multi": kinds.MULTI_AZ_ROLLOUTS,
+}
 SCHEDULES: Final = ("schedule", "freeze")
 OURS: Final = "operator-1"
 OTHERS: Final = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
@@ -134,17 +141,21 @@ class SandboxStage(stories.Steps):
         pairs = {key: text or None for key, text in _pairs(labels).items()}
         await self._patch(kind, name, {"metadata": {"labels": pairs}})
 
+    async def do_patch(self, kind: str, name: str, *patch: str) -> None:
+        """Change an object as a person does: `patch rollout app {spec: {wantedVersion: 1.0.0}}`."""
+        await self._patch(kind, name, yaml.safe_load(" ".join(patch)))
+
     async def do_delete(self, kind: str, name: str) -> None:
         namespace, _, own = name.rpartition("/")
         await self.world.delete(KINDS[kind], own, namespace)
 
-    async def do_rollout(self, name: str, *labels: str) -> None:
-        spec = {"releasesImagePolicy": {"name": "app"}}
-        await self._create("rollout", name, spec, labels=_pairs(labels))
-
-    async def do_rollouts(self, count: str, *labels: str) -> None:
-        for number in range(int(count)):
-            await self.do_rollout(f"app-{number}", *labels)
+    async def do_rollout(self, *words: str) -> None:
+        """Create Rollouts: `rollout a b tier=web`, `rollout 60` of so many."""
+        for name in (word for word in words if "=" not in word):
+            names = [f"app-{number}" for number in range(int(name))] if name.isdigit() else [name]
+            for one in names:
+                spec = {"releasesImagePolicy": {"name": "app"}}
+                await self._create("rollout", one, spec, labels=_pairs(words))
 
     async def do_policy(self) -> None:
         await self.world.create(kinds.IMAGE_POLICIES[0], "app", OTHERS)
@@ -172,9 +183,6 @@ class SandboxStage(stories.Steps):
         await self.world.sleep(5)
         assert "1.0.0" in "".join(self.look())
 
-    async def do_pin(self, tag: str = "") -> None:
-        await self._patch("rollout", "app", {"spec": {"wantedVersion": tag or None}})
-
     async def do_oci(self, tag: str = "") -> None:
         """The OCIRepository of the Rollout: made, or its tag changed by a person."""
         ref: JsonObject = {"ref": {"tag": tag}} if tag else {}
@@ -198,20 +206,20 @@ class SandboxStage(stories.Steps):
         source = {"sourceRef": {"kind": "GitRepository", "name": "x"}}
         await self._create("ks", name, source, annotations=_pairs(annotations))
 
-    async def do_applied(self, name: str, *ids: str, status: str = "True", why: str = "Ok") -> None:
-        """Flux says that a Kustomization is applied, with these objects."""
+    async def do_applied(self, name: str, *words: str) -> None:
+        """Flux says that a Kustomization is applied, with these objects; or `False=BuildFailed`."""
+        found = _pairs(words) if "=" in "".join(words) else {"True": "Ok"}
+        [(status, why)] = found.items()
         ready = {"type": "Ready", "status": status, "reason": why, "message": "applied"}
         since = format_rfc3339(self.api.now())
         namespace = name.rpartition("/")[0] or "prod"
-        found: JsonObject = {
+        ids = [f"{namespace}_{word}" for word in words if "=" not in word]
+        applied: JsonObject = {
             "observedGeneration": 1,
             "conditions": [{**ready, "lastTransitionTime": since}],
-            "inventory": {"entries": [{"id": f"{namespace}_{one}", "v": "v1"} for one in ids]},
+            "inventory": {"entries": [{"id": one, "v": "v1"} for one in ids]},
         }
-        await self._patch("ks", name, {"status": found}, "status")
-
-    async def do_build(self, status: str, why: str) -> None:
-        await self.do_applied("app", status=status, why=why)
+        await self._patch("ks", name, {"status": applied}, "status")
 
     async def do_check(self, name: str, of: str, *words: str) -> None:
         """A check of a class with annotations; a Rollout selects it but for another `label`."""
@@ -270,11 +278,8 @@ class SandboxStage(stories.Steps):
         for letter in letters:
             await self._send("patch", {"spec": {"template": pod}}, f"db-{letter}")
 
-    async def do_strategy(self, letter: str, text: str) -> None:
-        await self._send("patch", {"spec": {"updateStrategy": {"type": text}}}, f"db-{letter}")
-
-    async def do_multi(self) -> None:
-        await self.world.create(kinds.MULTI_AZ_ROLLOUTS, "db", DB)
+    async def do_multi(self, name: str) -> None:
+        await self._create("multi", name, DB)
 
     async def _send(self, verb: Any, body: Any, name: str = "") -> None:
         request = ApiRequest(
@@ -290,14 +295,6 @@ class SandboxStage(stories.Steps):
     async def do_gate(self, name: str, rollout: str, word: str) -> None:
         spec = {"rolloutRef": {"name": rollout}, "passing": word == "open"}
         await self._create("gate", name, spec)
-
-    async def do_spoil(self, name: str) -> None:
-        """A person changes all of a gate."""
-        changed: JsonObject = {
-            "metadata": {"labels": None, "annotations": {"gate.kuberik.com/pretty-name": "x"}},
-            "spec": {"passing": True, "allowedVersions": ["1.0.0"]},
-        }
-        await self._patch("gate", name, changed)
 
     async def do_schedule(self, name: str, *words: str) -> None:
         await self._keep("schedule", name, *words)
@@ -345,15 +342,8 @@ class SandboxStage(stories.Steps):
         calls = self.world.sandbox.history.list_all(Called)
         return "; ".join([f"{len(gates)} gates, {sum(gates)} open", *_count_writes(calls, SHOWN)])
 
-    async def do_listed(self) -> str:
-        """Return how often kinds were listed or followed in the whole cluster."""
-        return self._count_reads("list", "watch")
-
-    async def do_got(self) -> str:
-        """Return how often single objects were read."""
-        return self._count_reads("get")
-
-    def _count_reads(self, *verbs: str) -> str:
+    async def do_reads(self, *verbs: str) -> str:
+        """How often kinds were read so: single objects, or lists of the whole cluster."""
         return _show_counts(
             called.request.resource.plural
             for called in self.world.sandbox.history.list_all(Called)
