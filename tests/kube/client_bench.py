@@ -1,19 +1,16 @@
 """A client on a scripted server: set-up and calls that several tests make."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import (
     DEFAULT_TIMEOUTS,
     PODS,
-    STATEFULSETS,
     Fence,
     JsonObject,
     Precondition,
@@ -97,70 +94,10 @@ async def open_bench(
         await transport.close()
 
 
-class Use(msgspec.Struct, frozen=True):
-    """One call of the client and the request that it makes."""
-
-    name: str
-    method: str
-    path: str
-    run: Callable[[Client], Awaitable[object]]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-async def _fetch(client: Client) -> None:
-    await client.fetch(PODS, "prod", "a-0")
-
-
-async def _fetch_page(client: Client) -> None:
-    await client.fetch_page(PODS, "prod")
-
-
 async def read_watch(client: Client) -> list[WatchEvent]:
     lasts = timedelta(seconds=1)
     async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
         return [event async for event in events]
-
-
-async def _delete(client: Client) -> None:
-    await client.delete(PODS, "prod", "a-0", precondition=THIS)
-
-
-async def _update(client: Client) -> None:
-    await client.replace_status(STATEFULSETS, "prod", "a", {"status": {"replicas": 1}})
-
-
-async def _create(client: Client) -> None:
-    await client.create(STATEFULSETS, "prod", {"metadata": {"name": "a"}})
-
-
-async def _replace(client: Client) -> None:
-    await client.replace(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}})
-
-
-async def _patch(client: Client) -> None:
-    await client.patch(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}})
-
-
-async def _json_patch(client: Client) -> None:
-    await client.patch(STATEFULSETS, "prod", "a", [{"op": "remove", "path": "/spec/replicas"}])
-
-
-FETCH = Use("fetch", "GET", POD, _fetch)
-FETCH_PAGE = Use("fetch page", "GET", POD_LIST, _fetch_page)
-WATCH = Use("watch", "GET", POD_LIST, read_watch)
-DELETE = Use("delete", "DELETE", POD, _delete)
-UPDATE = Use("update", "PUT", SET_STATUS, _update)
-READS = (FETCH, FETCH_PAGE, WATCH)
-CREATE = Use("create", "POST", SET_LIST, _create)
-REPLACE = Use("replace", "PUT", SET, _replace)
-PATCH = Use("merge patch", "PATCH", SET, _patch)
-JSON_PATCH = Use("JSON patch", "PATCH", SET, _json_patch)
-BARE_WRITES = (DELETE, UPDATE)
-"""Those that return nothing."""
-OBJECT_WRITES = (CREATE, REPLACE, PATCH, JSON_PATCH)
-WRITES = (*BARE_WRITES, *OBJECT_WRITES)
 
 
 def pods(count: int, version: str = "100", token: str = "") -> JsonObject:
