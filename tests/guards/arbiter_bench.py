@@ -4,8 +4,7 @@ Zones `ingester-zone-a`, `-b`, `-c` of three pods each stand under budget `inges
 `a-0` in tests. Caches show what `sync` put in last.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,26 +14,13 @@ from msgspec.structs import replace
 
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatalog
-from rollout_operator.guards.grants import (
-    Answer,
-    DisruptionRequest,
-    GrantState,
-    InFlight,
-    OwnDeletes,
-    Recorder,
-)
+from rollout_operator.guards.grants import Answer, DisruptionRequest, InFlight, OwnDeletes, Recorder
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import salvage
-from rollout_operator.model.names import (
-    DISRUPTION_RECORD,
-    ApiError,
-    DecodeError,
-    Uid,
-    UnknownOutcome,
-)
+from rollout_operator.model.names import DISRUPTION_RECORD, DecodeError, Uid, UnknownOutcome
 from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_client import FakeClient, Json, meta_of, pod_json, set_json
@@ -43,8 +29,6 @@ from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 LABELS: Final = {"rollout-group": "ingester"}
 LONG: Final = timedelta(seconds=9)
-SECOND: Final = timedelta(seconds=1)
-Call = Callable[[str], None]
 
 
 class JumpingClock(VirtualClock):
@@ -92,10 +76,6 @@ class RecordingClient(FakeClient):
             raise UnknownOutcome(f"patch pods {name}: no answer")
         return body
 
-    def verbs(self) -> list[str]:
-        """Return the calls, without what they were about."""
-        return [call.split()[0] for call in self.calls]
-
 
 @dataclass(kw_only=True)
 class Process:
@@ -135,24 +115,12 @@ class Process:
         assert isinstance(found, Pod), found
         return found
 
-    def state(self, pod: str) -> GrantState | None:
-        """Return how far the grant of a pod has come."""
-        grant = self.in_flight.get(self.cached(pod).uid)
-        return None if grant is None else grant.state
-
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
         """Request a delete by a rollout."""
         request = DisruptionRequest(
             pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit
         )
         return await self.gate.request(request, self.clock.elapsed() + within)
-
-    def requests(self, reason: str, status: int) -> float | None:
-        """Return how many disruptions were answered so (METR-31)."""
-        return self.metrics.registry.get_sample_value(
-            "rollout_operator_zpdb_eviction_requests_total",
-            {"reason": reason, "status": str(status)},
-        )
 
 
 @dataclass(kw_only=True)
@@ -202,12 +170,6 @@ class World:
     def live(self, pod: str) -> Pod:
         """Return a pod as the store has it."""
         return decode_pod(raw(self.client.objects["pods", name_of(pod)]))
-
-    def recorded(self) -> list[str]:
-        """Return the names of all pods with a record."""
-        pods = [key[1] for key in self.client.objects if key[0] == "pods"]
-        short = [name.removeprefix("ingester-zone-") for name in pods]
-        return [one for one in short if self.record(one)]
 
     def annotate(self, pod: str, text: str | None) -> None:
         """Write a record without an event, or remove it."""
@@ -268,34 +230,6 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
 def name_of(pod: str) -> str:
     """Return the whole name of `a-0`."""
     return f"ingester-zone-{pod}"
-
-
-def failing(call: str, error: Exception) -> Call:
-    """Return what makes calls that begin like this fail: assign it to `before`."""
-
-    def fail(made: str) -> None:
-        if made.startswith(call):
-            raise error
-
-    return fail
-
-
-class Hold:
-    """Holds calls back that begin like this: assign it to `pause`. Then lets them go, or fail."""
-
-    def __init__(self, *calls: str, error: ApiError | None = None) -> None:
-        self._calls = calls
-        self._error = error
-        self.arrived = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def __call__(self, call: str) -> None:
-        """Wait until `open` is set, if the call is one of them."""
-        if call.startswith(self._calls):
-            self.arrived.set()
-            await self.open.wait()
-            if self._error is not None:
-                raise self._error
 
 
 def part(one: Json, key: str) -> Json:

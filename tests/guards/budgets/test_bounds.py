@@ -12,7 +12,7 @@ from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
 from tests.builders import NOW
-from tests.guards.arbiter_bench import LONG, Hold, Process, rule, world
+from tests.guards.arbiter_bench import LONG, Process, rule, world
 from tests.planning.disruptions import PATTERN, budget, member
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
@@ -20,14 +20,19 @@ from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 @in_virtual_time
 async def test_w55_too_many_do_not_wait() -> None:
     x = world().start()
-    x.world.client.pause = hold = Hold("patch")
+    answer = asyncio.Event()
+
+    async def hold(call: str) -> None:
+        await answer.wait()
+
+    x.world.client.pause = hold
     requests = [_evict(x, "a-0"), *(_evict(x, "b-0") for _ in range(MOST_WAITING))]
     waiting = [asyncio.create_task(x.gate.request(one, LONG)) for one in requests]
     await asyncio.sleep(0.01)
     await x.gate.request(_evict(x, "c-0"), LONG)
     assert elapsed() == timedelta(seconds=0.01)
     assert not any(task.done() for task in waiting)
-    hold.open.set()
+    answer.set()
     await asyncio.gather(*waiting)
 
 
