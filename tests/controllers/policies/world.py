@@ -1,11 +1,9 @@
 """A simulated cluster with MultiAZRollouts: StatefulSets of zones, one process, what it deleted."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_lab.process import SimulatedProcess
@@ -25,13 +23,6 @@ from tests.judge.objects import read_pod
 from tests.virtual_time import VirtualClock
 
 ON: Final = "-multi-az-rollouts.enabled"
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that a process deleted."""
-
-    at: timedelta
-    pod: str
 
 
 class PolicyWorld:
@@ -71,10 +62,6 @@ class PolicyWorld:
     async def create(self, resource: Resource, body: JsonObject) -> None:
         """Create any other object of the namespace."""
         await self._call("create", resource, body=body)
-
-    async def patch(self, resource: Resource, name: str, patch: JsonObject) -> None:
-        """Merge into any other object."""
-        await self._patch(resource, name, patch, MERGE_PATCH)
 
     async def patch_policy(self, patch: JsonObject, name: str = "db", part: str = "") -> None:
         await self._patch(MULTI_AZ_ROLLOUTS, name, patch, MERGE_PATCH, part)
@@ -133,26 +120,15 @@ class PolicyWorld:
         """Return an object as the store has it."""
         return await self._call("get", resource, name=name)
 
-    async def conditions(self, name: str = "db") -> Mapping[str, str]:
-        """Return status and reason of each condition, such as `True UpToDate`."""
-        status = (await self.get(name)).get("status", {})
-        return {
-            one["type"]: f"{one['status']} {one['reason']}" for one in status.get("conditions", ())
-        }
-
-    def deleted(self) -> list[Deleted]:
+    def pods(self) -> list[str]:
         """Return the pods that processes deleted, in their order."""
         return [
-            Deleted(at=called.at, pod=called.request.name)
+            called.request.name
             for called in self.sandbox.history.list_all(Called)
             if called.actor.startswith("operator")
             and called.status == HTTPStatus.OK
             and (called.request.verb, called.request.resource) == ("delete", PODS)
         ]
-
-    def pods(self) -> list[str]:
-        """Return their names."""
-        return [one.pod for one in self.deleted()]
 
     async def _patch(
         self, resource: Resource, name: str, patch: JsonObject, content: str, part: str = ""

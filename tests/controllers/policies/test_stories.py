@@ -1,0 +1,24 @@
+"""MultiAZRollouts in a simulated cluster: texts of commands beside this file."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.controllers.policies.stage import PolicyStage
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
+def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await PolicyStage(lines).play(story.commands))
+
+    run()
+    story.check(found, golden)
