@@ -217,7 +217,7 @@ HANGS = Response(reply=PodReply.HANGS)
 
 @in_virtual_time
 async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() -> None:
-    """W-06, LI-09: all pods of one group hang; a rollout of another takes as long as without."""
+    """DELAY-14, W-06, LI-09: all pods of one group hang; a rollout of another takes no longer."""
     spans = []
     for behaviour in (QUICK, _hanging()):
         zones = [mirror("a", delay="1h")]
