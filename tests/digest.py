@@ -13,7 +13,11 @@ from tests.kustomize import Object
 
 _WIDTH: Final = 120
 _LONGEST: Final = 1200
-_USUAL: Final = {("name", "rollout-operator"), ("part-of", "rollout-operator")}
+_USUAL: Final = {
+    **dict.fromkeys(("name", "part-of", "instance"), "rollout-operator"),
+    "managed-by": "Helm",
+}
+_VERSIONS: Final = {"version", "helm.sh/chart"}
 _SHORT: Final = {
     "spec.template.spec.containers.0": "container",
     "spec.template.spec": "pod",
@@ -22,24 +26,39 @@ _NOTHING: Final = object()
 
 
 def show(after: Iterable[Object], before: Iterable[Object] = ()) -> str:
-    """Return each object that came or went, and the fields of the others that changed."""
+    """Return each object that came or went, and the fields of the others that changed.
+
+    Objects that change alike stand in one line.
+    """
     old, new = _sort(before), _sort(after)
-    lines = []
-    for key in dict.fromkeys([*old, *new]):
-        names = dict.fromkeys([*old.get(key, ()), *new.get(key, ())])
-        was, now = ([*one.get(key, {}).items()] for one in (old, new))
-        if len(was) == len(now) == 1 and was[0][0] != now[0][0]:  # under another name
-            changes = [f"name: {now[0][0]}", *_compare("", was[0][1], now[0][1])]
-            lines.append(f"~ {key} {was[0][0]} {'; '.join(changes)}")
-            continue
-        for name in names:
-            if name not in new.get(key, ()):
-                lines.append(f"- {key} {name}")
-            elif name not in old.get(key, ()):
-                lines.append(f"+ {key} {name} {_flow(new[key][name])}")
-            elif changes := _compare("", old[key][name], new[key][name]):
-                lines.append(f"~ {key} {name} {'; '.join(changes)}")
-    return "\n".join(lines) or "the same"
+    lines: dict[str, list[str]] = {}
+    for kind in dict.fromkeys([*old, *new]):
+        was, now = old.get(kind, {}), new.get(kind, {})
+        renamed = {}
+        if len(was) == len(now) == 1 and was.keys() != now.keys():
+            renamed = dict(zip(now, was, strict=True))
+        for name in dict.fromkeys([*was, *now]):
+            if name in renamed.values():
+                continue
+            before_it, after_it = was.get(renamed.get(name, name)), now.get(name)
+            if after_it is None:
+                change = "-"
+            elif before_it is None:
+                change = f"+ {_flow(after_it)}"
+            else:
+                changes = _compare("", before_it, after_it)
+                if name in renamed:
+                    changes.insert(0, f"name: {renamed[name]} -> {name}")
+                change = f"~ {'; '.join(changes)}" if changes else ""
+            if change:
+                lines.setdefault(change, []).append(f"{kind} {name}")
+    return (
+        "\n".join(
+            f"{change[0]} {', '.join(names)} {change[2:]}".rstrip()
+            for change, names in lines.items()
+        )
+        or "the same"
+    )
 
 
 def shape(schema: Mapping[str, Any]) -> Any:
@@ -81,8 +100,15 @@ def _shorten(one: Object) -> Object:
         key.removeprefix("app.kubernetes.io/"): value
         for key, value in metadata.pop("labels", {}).items()
     }
-    if labels := dict(labels.items() - _USUAL):
-        metadata["labels"] = dict(sorted(labels.items()))
+    labels = {
+        key: value
+        for key, value in sorted(labels.items())
+        if key not in _VERSIONS and _USUAL.get(key) != value
+    }
+    if labels:
+        metadata["labels"] = labels
+    if one["kind"] == "Pod":
+        shown["spec"] = {"template": {"spec": shown["spec"]}}
     if "rules" in shown and one["kind"].endswith("Role"):
         shown["rules"] = [_tell_rule(rule) for rule in shown["rules"]]
     if one["kind"].endswith("Binding"):

@@ -57,6 +57,7 @@ EVERYTHING: Final[Values] = {
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "dashboard": {"enabled": True},
+    "releases": {"enabled": True, "clusterSchedules": True},
     "networkPolicy": {
         "enabled": True,
         "fromApiServer": [PARAMETERS["from-api-server"]],
@@ -76,6 +77,7 @@ ALL: Final = (
     PRIORITY,
     NETWORK,
     CERTIFICATES,
+    *("releases", "releases-registries", "releases-inventory", "releases-cluster"),
 )
 PLAIN: Final[Values] = {
     "webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False},
@@ -91,7 +93,10 @@ SETUPS: Final = {
 def test_dep84_the_chart_renders_what_manifests_say(
     tmp_path: Path, components: tuple[str, ...], values: Values
 ) -> None:
-    """DEP-84, D-74: rights, webhooks, Deployment and all else, for the same choices."""
+    """DEP-84, D-74: rights, webhooks, Deployment and all else, for the same choices.
+
+    RELB-28: what a component is for has a value of its own.
+    """
     wanted = install(tmp_path, *components, more=[NETWORK_PARAMETERS])
     made = render_chart(values)
     assert _rights(made) == _rights(wanted)

@@ -1,0 +1,69 @@
+"""What each value changes, and what is refused: texts of cases beside this file."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import read_environment
+from tests.chart.rendering import RELEASE, ChartError, is_hook, render_all
+from tests.digest import show
+from tests.goldens import Golden
+from tests.kustomize import Object
+from tests.rendered import NAMESPACE, get_field
+from tests.stories import Story, read_stories
+
+pytestmark = pytest.mark.controlplane
+
+CONTAINER: Final = "spec.template.spec.containers.0"
+
+
+@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "values.txt"))
+def test_a_value(story: Story, golden: Golden) -> None:
+    """DEP-48, DEP-82: whatever is rendered, the operator understands its arguments."""
+    values, _, kind = story.commands[0].partition(" @")
+    before, _, after = values.rpartition(" => ")
+    try:
+        after = f"{before}; {after}" if before not in ("", "nothing") else after
+        shown = show(_render(after, kind), _render(before, kind))
+    except ChartError as error:
+        shown = f"refused: {'; '.join(_list_reasons(str(error)))}"
+    story.check(shown, golden)
+
+
+@cache
+def _render_text(text: str) -> list[Object]:
+    values: dict[str, Any] = {}
+    for part in text.split("; ") if text else ():
+        [(path, value)] = yaml.safe_load(part).items()
+        *parents, last = path.split(".")
+        inner = values
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
+    return render_all(values, release=RELEASE)
+
+
+def _render(text: str, kind: str) -> list[Object]:
+    if text == "nothing":
+        return []
+    objects = _render_text(text)
+    (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+    container = get_field(deployment, CONTAINER)
+    env = {one["name"]: one.get("value", "") for one in container["env"]}
+    read_config(container["args"], read_environment(env, NAMESPACE))
+    if kind == "hook":
+        return [one for one in objects if is_hook(one)]
+    return [one for one in objects if kind in ("", one["kind"])]
+
+
+def _list_reasons(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.startswith("- at"):
+            yield line.removeprefix("- at ")
+        elif line.startswith("Error: execution error at"):
+            yield line.partition("): ")[2]
