@@ -2,12 +2,14 @@
 
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.model.names import PAUSED
+from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
 from tests.dashboard import list_expressions
@@ -18,7 +20,6 @@ from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.scaled import follow, scale, wait_counts
 from tests.system.upstream_queries import ALERTS, DASHBOARD
 from tests.system.waits import read_metric, wait_true
-from tests.telemetry.test_policies import show_all
 from tests.world.api import STATEFULSETS
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, zone_budget
 from tests.world.clients import CREATED
@@ -103,6 +104,17 @@ async def test_dep97_dashboards_and_alerts_find_series(world: World) -> None:
     shown = [each for each in everything if not (of_policies(each) or of_releases(each))]
     assert scraper.list_empty(shown) == []
     assert scraper.list_empty([*DASHBOARD, *ALERTS]) == []
+
+
+def show_all(metrics: PolicyMetrics, name: str = "db") -> None:
+    """Have each family of a policy its series."""
+    sets = (PolicySetStatus(name="db-a", replicas=3, updated_pods=1, outdated_pods=2),)
+    zones = (PolicyZoneStatus(name="a", stateful_sets=sets),)
+    metrics.show(name, PolicyStatus(phase="Progressing", zones=zones), ["Conflict"])
+    metrics.count_batch(name, "a")
+    metrics.count_delete(name, "a")
+    metrics.record_duration(name, timedelta(seconds=20))
+    metrics.show_completion(name, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_dep97_panels_and_alert_of_policies_find_series() -> None:

@@ -132,11 +132,15 @@ def test_what_a_group_waits_for_is_of_one_moment() -> None:
     assert {len(found) for found in held.values()} == {1}
 
 
+@pytest.mark.parametrize("labels", [("name",), ("rollout_group", "zone")])
 @pytest.mark.parametrize("series", [0, 1, PIECE, PIECE + 1, 3 * PIECE])
-def test_a_family_without_groups_is_cut_anywhere(series: int) -> None:
-    gauge = Gauge("probe", "A probe.", ("name",), registry=CollectorRegistry())
+def test_a_family_without_groups_or_of_zones_is_cut_anywhere(
+    series: int, labels: tuple[str, ...]
+) -> None:
+    """D-51: as many as there are StatefulSets with one label would be one long step."""
+    gauge = Gauge("probe", "A probe.", labels, registry=CollectorRegistry())
     for number in range(series):
-        gauge.labels(f"{number}")
+        gauge.labels(*["g"] * (len(labels) - 1), f"{number}")
     pieces = list(gauge.collect())
 
     assert len(pieces) == max(1, -(-series // PIECE))
