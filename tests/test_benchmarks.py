@@ -4,7 +4,6 @@ Sizes are tiny here: whether a figure is good is for `python -m benchmarks` to s
 """
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +11,6 @@ import msgspec
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.figures import Figure, Result, percentile, render_explanation, render_line
 
 pytestmark = pytest.mark.thorough
 
@@ -133,48 +131,3 @@ def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> No
 
     assert ended.value.code == 2
     assert "no benchmark is called speed" in capsys.readouterr().err
-
-
-def test_a_missed_target_is_a_field_and_no_failure() -> None:
-    figures = [
-        Figure(name="wait_ms", value=12.34567, means="how long", at_most=10),
-        Figure(name="ratio", value=1.0001, means="how much", at_most=1.15),
-        Figure(name="slow_per_s", value=10, means="how fast", at_least=20),
-        Figure(name="events", value=123456.7, means="how many"),
-    ]
-    result = Result(benchmark="sample", setting={"pods": 5}, figures=figures, machine={"cpus": 2})
-
-    assert msgspec.json.decode(render_line(result)) == {
-        "benchmark": "sample",
-        "setting": {"pods": 5},
-        "figures": {"wait_ms": 12.35, "ratio": 1.0, "slow_per_s": 10, "events": 123457.0},
-        "targets": {
-            "wait_ms": {"at_most": 10, "met": False},
-            "ratio": {"at_most": 1.15, "met": True},
-            "slow_per_s": {"at_least": 20, "met": False},
-        },
-        "machine": {"cpus": 2},
-    }
-    assert render_explanation(result).splitlines() == [
-        "sample",
-        "  wait_ms = 12.35  (target: at most 10; MISSED)",
-        "      how long",
-        "  ratio = 1  (target: at most 1.15; met)",
-        "      how much",
-        "  slow_per_s = 10  (target: at least 20; MISSED)",
-        "      how fast",
-        "  events = 123457",
-        "      how many",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("count", "share", "expected"), [(1, 0.99, 1), (100, 0.99, 99), (200, 0.99, 198), (10, 0, 1)]
-)
-def test_a_percentile_is_one_of_the_values(count: int, share: float, expected: float) -> None:
-    values = [float(number) for number in range(1, count + 1)]
-    random.Random(1).shuffle(values)
-
-    assert percentile(values, share) == expected
-    with pytest.raises(ValueError, match="no values"):
-        percentile([], share)
