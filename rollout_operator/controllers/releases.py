@@ -225,6 +225,17 @@ _NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations
 NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namespace-refs"
 
 
+class _Unwritten(msgspec.Struct, frozen=True):
+    """Why an object of Flux could not be written; empty where all were."""
+
+    problem: str = ""
+    is_unknown: bool = False
+    """Whether it may be written all the same."""
+
+
+_WRITTEN: Final = _Unwritten()
+
+
 class _Unobserved(Exception):
     """A decision needs an object that cannot be read; `reason` is that of `Ready`."""
 
@@ -255,11 +266,11 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         return self.caches.find_lack() or self.schedules.find_lack()
 
     async def observe(
-        self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
+        self, rollout: ReleaseRollout | RefusedRelease, unwritten: _Unwritten = _WRITTEN
     ) -> ReleaseSnapshot:
         """Return the snapshot of now. Raises what `Reader.fetch` raises, and DecodeError.
 
-        `write_problem` is why an object of Flux could not be written last time.
+        `unwritten` is why an object of Flux could not be written last time.
         """
         if isinstance(rollout, RefusedRelease):
             if rollout.announced is None:
@@ -297,7 +308,8 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
             checks=self.wide.list_checks() if is_wide else checks,
             namespaces=self.wide.map_labels() if is_wide else {},
             targets=targets,
-            write_problem=write_problem,
+            write_problem=unwritten.problem,
+            may_be_written=unwritten.is_unknown,
             verifies_wanted=self.verifies_wanted,
             compat=self.compat,
         )
@@ -499,7 +511,7 @@ class ReleaseController:
     attempts: Attempts
     reports: ReleaseReports
     _reconciles: Reconciles = field(init=False)
-    _write_problems: dict[str, str] = field(default_factory=dict, init=False)
+    _unwritten: dict[str, _Unwritten] = field(default_factory=dict, init=False)
     _corrections: dict[str, tuple[Correction, ...]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -562,7 +574,8 @@ class ReleaseController:
             # An image policy of another namespace is not followed: it is read each time.
             again = min(again, rollout.spec.update_interval)
         # A missing object wakes this Rollout when it comes; a refused write is repeated.
-        if problem := "".join(refused.values()) or self._write_problems.get(name):
+        unwritten = self._unwritten.get(name, _WRITTEN)
+        if problem := "".join(refused.values()) or unwritten.problem:
             return min(self.attempts.record_failure(("tags", name), problem), again)
         self.attempts.record_success(("tags", name))
         return again
@@ -574,7 +587,7 @@ class ReleaseController:
     ) -> tuple[ReleaseSnapshot, ReleasePlan]:
         """Return snapshot and plan; `refused` has why Flux does not take a tag."""
         name = rollout.head.name
-        snapshot = await self.observer.observe(rollout, self._write_problems.get(name, ""))
+        snapshot = await self.observer.observe(rollout, self._unwritten.get(name, _WRITTEN))
         corrections = self._corrections.get(name, ())
         snapshot = msgspec.structs.replace(snapshot, corrections=corrections, refused=refused)
         return snapshot, plan_release(snapshot)
@@ -624,6 +637,7 @@ class ReleaseController:
         not stop the others, while any other stops the deployment.
         """
         problems: dict[tuple[str, str], str] = {}
+        is_unknown = False
         for write in writes:
             place = (write.kind, write.head.name)
             # A later write to the same object relies on the earlier one.
@@ -635,13 +649,15 @@ class ReleaseController:
                 await self.flux.write(write)
             except (ApiError, DecodeError) as error:
                 problems[place] = str(error)
+                is_unknown = is_unknown or isinstance(error, UnknownOutcome)
                 log.warn("Object of Flux not written", rollout=watched.name, err=error)
             else:
                 self.reports.on_write(watched, write, is_drift=place in drifted)
         if problems:
-            self._write_problems[watched.name] = join_names([*problems.values()])
+            text = join_names([*problems.values()])
+            self._unwritten[watched.name] = _Unwritten(text, is_unknown)
         else:
-            self._write_problems.pop(watched.name, None)
+            self._unwritten.pop(watched.name, None)
         return problems
 
     async def _request(self, name: str, target: FluxTarget) -> None:
@@ -669,7 +685,7 @@ class ReleaseController:
 
     def _forget(self, name: str) -> None:
         self._corrections.pop(name, None)
-        self._write_problems.pop(name, None)
+        self._unwritten.pop(name, None)
         self.newest.forget(name)
         self.reports.forget(name)
         self.attempts.record_success(("tags", name))

@@ -299,6 +299,8 @@ class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[FluxTarget, ...] = ()
     write_problem: str = ""
     """Why a target could not be written."""
+    may_be_written: bool = False
+    """Whether that write may still be carried out: its outcome is unknown."""
     refused: Mapping[str, str] = {}
     """By tag, why Flux objects would not take it."""
     corrections: tuple[Correction, ...] = ()

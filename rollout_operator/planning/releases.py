@@ -161,8 +161,9 @@ class _ReleasePass:
         return [target for target in self.snapshot.targets if target.tag != self.current_tag]
 
     def is_unwritable(self) -> bool:
-        """Return whether objects of Flux refuse the tag of the current deployment."""
-        return bool(self.snapshot.write_problem and self.list_unwritten())
+        """Return whether objects of Flux refuse the tag of the current deployment for sure."""
+        refuses = self.snapshot.write_problem and not self.snapshot.may_be_written
+        return bool(refuses and self.list_unwritten())
 
     def must_wait(self) -> bool:
         """Return whether no deployment or retry can begin now, and note until when."""
@@ -300,7 +301,7 @@ def _finish(state: _ReleasePass, reason: str) -> ReleasePlan:
     if has_written and state.current is not None and not state.current.has_failed:
         state.events.append(render_success(state.current, is_written=bool(state.snapshot.targets)))
     overdue = state.current is not None and is_overdue(state.current, state.bake_context())
-    problem = state.problem or (state.snapshot.write_problem if state.is_unwritable() else "")
+    problem = state.problem or (state.snapshot.write_problem if state.list_unwritten() else "")
     _describe(state, reason, problem, is_writing=is_writing, is_overdue=overdue)
     if state.consumed:
         state.actions.append(RemoveIntents(intents=state.consumed))

@@ -49,6 +49,7 @@ class ReleaseWorld:
         self.checks: tuple[HealthCheck, ...] = ()
         self.targets: tuple[FluxTarget, ...] = ()
         self.write_problem = ""
+        self.may_be_written = False
         self.refused: dict[str, str] = {}
         self.corrections: tuple[Correction, ...] = ()
         self.verifies_wanted = False
@@ -111,6 +112,7 @@ class ReleaseWorld:
             namespaces={"prod": {}},
             targets=self.targets,
             write_problem=self.write_problem,
+            may_be_written=self.may_be_written,
             refused=self.refused,
             corrections=self.corrections,
             verifies_wanted=self.verifies_wanted,

@@ -200,7 +200,7 @@ class ReleaseStage(stories.Steps):
 
     async def do_forbid(self, text: str = "") -> None:
         """Writes into objects of Flux are refused from now on, or are not."""
-        self.world.write_problem = text
+        self.world.write_problem, self.world.may_be_written = text, text == "timed-out"
 
     async def do_refuse(self, tag: str = "", text: str = "") -> None:
         """Flux would refuse a tag, which is tried before it is recorded."""
