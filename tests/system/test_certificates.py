@@ -174,7 +174,7 @@ async def _limit_rights(world: World, names: Sequence[str]) -> None:
 
 
 async def test_seed102_named_configurations_need_rights_to_no_others(world: World) -> None:
-    """SEED-102, SEC-18: list and watch of one name each; with such rights and no others."""
+    """CA-01, SEED-102, SEC-18: list and watch of one name each; with such rights and no others."""
     await world.grant_webhooks()
     names = [f"{hook}-{world.namespace}" for hook in ("no-downscale", "prepare-downscale")]
     flag = f"-webhooks.ca-bundle-names={','.join(names)}"

@@ -158,7 +158,7 @@ def is_held(pod: Json) -> bool:
 
 
 async def test_groups_roll_side_by_side_whatever_happens_to_them(world: World) -> None:
-    """LI-01, LI-09, SI-01 to SI-08: see the stories, each of which is about a group of its own."""
+    """LI-01, LI-09, SEED-055, SI-01 to SI-08: see the stories, each about a group of its own."""
     images = by_image({"bad": CRASHING})
     world.kubelet.choose = lambda pod: HELD if is_held(pod) else images(pod)
     await world.create(*(zone for _, zones in STORIES.values() for zone in zones))
