@@ -1,7 +1,7 @@
 """Requests to pods and from the API server: what gets there, what comes back, what the dead learn.
 
 Section 3.2, pods: prepare behaviours of FP-25; partitions to pods. How pods answer by themselves
-is in `tests/lab/nodes/test_pods`.
+is in `tests/lab/nodes/pods.txt`.
 """
 
 import asyncio
