@@ -1,6 +1,6 @@
 """What the shipped kind of budgets refuses: checked on the real API server alone.
 
-The sandbox does not model these refusals, and says so: see `tests/lab/schemas`.
+The sandbox does not model these refusals, and says so: see `tests/lab/not_modelled.txt`.
 """
 
 from collections.abc import AsyncIterator

@@ -319,7 +319,7 @@ async def a_test_of_a_text_compares_it_as_it_is_written(world: World) -> None:
         await world.patch(
             CONFIG_MAPS, "a", [{"op": "test", "path": path, "value": text}], JSON_PATCH
         )
-        kept: JsonObject = {"x": "y", "text": text}
-        held: JsonObject = {"op": "test", "path": "/metadata/annotations", "value": kept}
+        both = {"x": "y", "text": text}
+        held: JsonObject = {"op": "test", "path": "/metadata/annotations", "value": both}
         await world.patch(CONFIG_MAPS, "a", [held, {"op": "remove", "path": path}], JSON_PATCH)
         await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"text": None}}})
