@@ -146,7 +146,8 @@ async def test_refusals_are_reported_at_objects_that_are_known() -> None:
         desk.events.on_refusal(review("zone-a-0", "eviction"), REFUSED)
         await pass_time(timedelta(seconds=1))
         assert desk.reported == ["zone-a NoDownscale", "zone-a-0 NoDownscale"]
-        assert desk.api.notes == ["not allowed; requested by alice", "not allowed"]
+        notes = [one["note"] for one in desk.api.events.values()]
+        assert notes == ["not allowed; requested by alice", "not allowed"]
 
 
 @in_virtual_time
