@@ -109,7 +109,8 @@ def show_pods(text: str) -> str:
 
 
 def show_explain(text: str) -> str:
-    return "\n".join(explain(plan_group(_read(text))))
+    first, *more = explain(plan_group(_read(text)))
+    return "\n".join([first, *(["..", *more[-3:]] if len(more) > 4 else more)])
 
 
 def show_counts(text: str) -> str:
