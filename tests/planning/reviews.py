@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Decrease
-from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
+from rollout_operator.model.outcome import Severity, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 
 BROKEN: Final = Unusable("no kind")
 KINDS: Final = {"scale": "Scale", "deployment": "Deployment", "replicaset": "ReplicaSet"}
 SWITCHES: Final = {"no": NO_DOWNSCALE, "prepared": PREPARE_DOWNSCALE}
-NIL: Final = "old/new replicas is nil, allowing the change"
 
 
 def one(
@@ -91,34 +90,6 @@ def render_verdict(verdict: Verdict | Decrease) -> str:
     assert reason.severity is (Severity.WARN if verdict.warnings else Severity.DEBUG)
     return " ".join(["warn" if verdict.warnings else "allow", reason.code, *verdict.warnings])
 
-
-def decrease(
-    replicas_from: int = 2, replicas_to: int = 1, resource: str = "statefulsets"
-) -> Decrease:
-    return Decrease(
-        resource=resource,
-        namespace="default",
-        name="mock",
-        replicas_from=replicas_from,
-        replicas_to=replicas_to,
-    )
-
-
-def allowed(code: Code) -> Verdict:
-    return Verdict(is_allowed=True, reason=Reason(code=code, text="", severity=Severity.DEBUG))
-
-
-def warned(code: Code, text: str) -> Verdict:
-    reason = Reason(code=code, text="", severity=Severity.WARN)
-    return Verdict(is_allowed=True, reason=reason, warnings=(text,))
-
-
-def refused(code: Code, text: str, status: int = 0) -> Verdict:
-    reason = Reason(code=code, text=text, severity=Severity.WARN)
-    return Verdict(is_allowed=False, reason=reason, code=status)
-
-
-NO_SCALE: Final = allowed(Code.NOT_A_DOWNSCALE)
 
 counts = st.one_of(st.none(), st.integers(0, 4), st.just(2**31 - 1))
 values = st.sampled_from(["true", "true", "false", "True", "TRUE", "1", "", " true"])

@@ -1,4 +1,4 @@
-"""What may become part of a request to a pod: SEC-10, SEC-12, D-27, SI-21, PREP-06 to PREP-08.
+"""No hostile value becomes part of a request to a pod: SEC-10, SEC-12, D-27, SI-21, SI-23.
 
 Whatever annotations, names and addresses say, they are refused, or the URL that is called means
 the pod's own address, the port and the path, to every parser that reads it.
@@ -16,22 +16,18 @@ from yarl import URL
 
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
 from rollout_operator.model.objects import Endpoint, Pod
-from rollout_operator.planning.requests import NoTarget, plan_endpoint, plan_target
+from rollout_operator.planning.requests import (
+    NoTarget,
+    plan_delay_target,
+    plan_endpoint,
+    plan_target,
+)
 from rollout_operator.pods import render_url
 
 DOMAIN = "cluster.local."
 POD = Pod(namespace="default", name="test-4", uid=Uid("u4"), resource_version="1", ip="10.1.2.3")
-ENDPOINT = Endpoint(
-    pod="test-4",
-    uid=Uid("u4"),
-    ip="10.1.2.3",
-    host="test-4.service-name.default.svc.cluster.local.",
-    port=8080,
-    path="prepare-downscale",
-)
-PORT_MISSING = "the grafana.com/prepare-downscale-http-port annotation is not set or empty."
-PATH_MISSING = "the grafana.com/prepare-downscale-http-path annotation is not set or empty."
-SERVICE_MISSING = "the serviceName is not set or empty."
+HOST = "test-4.service-name.default.svc.cluster.local."
+ANNOTATION = "the grafana.com/rollout-prepare-delayed-downscale-url annotation"
 
 
 def plan(
@@ -49,6 +45,13 @@ def plan(
         if isinstance(target, NoTarget)
         else plan_endpoint(replace(POD, **changes), target, domain)
     )
+
+
+def plan_delay(url: str) -> Endpoint | str:
+    target = plan_delay_target(url, "service-name")
+    if isinstance(target, NoTarget):
+        return target.sentence
+    return plan_endpoint(POD, target, DOMAIN)
 
 
 def assert_is_plain(endpoint: Endpoint) -> None:
@@ -78,132 +81,6 @@ def assert_is_plain_path(endpoint: Endpoint) -> None:
     assert_is_plain(endpoint)
     assert (endpoint.scheme, endpoint.query) == ("http", "")
     assert not set(render_url(endpoint)) & set("%?@")
-
-
-def test_a_pod_is_called_at_its_address_under_its_name() -> None:
-    """T-07, FQDN-01, FQDN-02, SEED-016, SEED-116: one example with every part."""
-    assert plan() == ENDPOINT
-    assert render_url(ENDPOINT) == "http://10.1.2.3:8080/prepare-downscale"
-
-
-@pytest.mark.parametrize(
-    ("annotations", "service", "expected"),
-    [
-        pytest.param({}, "", PORT_MISSING, id="PREP-06 the port comes first"),
-        pytest.param({PREPARE_PORT: "", PREPARE_PATH: "a"}, "s", PORT_MISSING, id="PREP-06 empty"),
-        pytest.param({PREPARE_PORT: "80"}, "", PATH_MISSING, id="PREP-07 the path before the name"),
-        pytest.param({PREPARE_PORT: "80", PREPARE_PATH: ""}, "s", PATH_MISSING, id="PREP-07 empty"),
-        pytest.param(
-            {PREPARE_PORT: "80", PREPARE_PATH: "a"}, "", SERVICE_MISSING, id="PREP-08 no name"
-        ),
-        pytest.param(
-            {PREPARE_PORT: "80@evil"},
-            "",
-            "the grafana.com/prepare-downscale-http-port annotation is no port from 1 to 65535:"
-            ' "80@evil"',
-            id="SEC-10 a bad port before a missing path",
-        ),
-        pytest.param(
-            {PREPARE_PORT: "80", PREPARE_PATH: "a?b"},
-            "",
-            'the grafana.com/prepare-downscale-http-path annotation is no plain path: "a?b"'
-            " (letters, digits and . _ ~ - between single slashes, no . or .. alone,"
-            " at most 256 characters)",
-            id="SEC-10 a bad path says what a good one is",
-        ),
-        pytest.param(
-            {PREPARE_PORT: "80", PREPARE_PATH: "a"},
-            "a.b",
-            'the serviceName is no DNS label: "a.b"',
-            id="SEC-10 a bad name",
-        ),
-    ],
-)
-def test_a_set_that_cannot_be_called_is_refused(
-    annotations: dict[str, str], service: str, expected: str
-) -> None:
-    refusal = plan_target(annotations, service)
-    assert isinstance(refusal, NoTarget)
-    assert refusal.sentence == expected
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"ip": ""}, "pod test-4 has no address yet"),
-        ({"ip": "10.1.2"}, 'pod test-4 has no valid address: "10.1.2"'),
-        ({"name": "a_b"}, 'the name of a pod is no DNS name: "a_b"'),
-        ({"namespace": "a.b"}, 'the namespace of pod test-4 is no DNS label: "a.b"'),
-        ({"domain": "a b"}, 'the cluster domain is no DNS name: "a b"'),
-        (
-            {"domain": ".".join(["a" * 60] * 4)},
-            "the DNS name of pod test-4 is longer than 253 characters",
-        ),
-    ],
-)
-def test_a_pod_that_cannot_be_called_is_refused(changes: dict[str, str], expected: str) -> None:
-    """SEC-10: pod, field and value are named."""
-    assert plan(**changes) == expected
-
-
-@pytest.mark.parametrize("port", ["1", "9", "80", "443", "8080", "9999", "10000", "65535"])
-def test_every_port_is_taken(port: str) -> None:
-    """SEED-016."""
-    endpoint = plan(port=port)
-
-    assert isinstance(endpoint, Endpoint)
-    assert endpoint.port == int(port)
-    assert_is_plain_path(endpoint)
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("a/b", "a/b"),
-        ("/a/b", "a/b"),
-        ("//a/b", "a/b"),
-        ("ingester/prepare-partition-downscale", "ingester/prepare-partition-downscale"),
-        ("/.a/b../...", ".a/b../..."),
-        ("~A.Z_0-9", "~A.Z_0-9"),
-        ("a" * 256, "a" * 256),
-        ("/" + "a" * 256, "a" * 256),
-    ],
-)
-def test_every_plain_path_is_taken(text: str, path: str) -> None:
-    """SEED-015: `a/b` and `/a/b` give the same URL."""
-    endpoint = plan(path=text)
-
-    assert isinstance(endpoint, Endpoint)
-    assert endpoint.path == path
-    assert_is_plain_path(endpoint)
-
-
-@pytest.mark.parametrize(
-    ("ip", "shown"),
-    [
-        ("10.1.2.3", "10.1.2.3"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("fd00::1", "fd00::1"),
-        ("FD00:0:0:0::1", "fd00::1"),
-        ("::1", "::1"),
-    ],
-)
-def test_every_address_is_taken_in_one_spelling(ip: str, shown: str) -> None:
-    """D-27: its range is not judged."""
-    endpoint = plan(ip=ip)
-
-    assert isinstance(endpoint, Endpoint)
-    assert endpoint.ip == shown
-    assert_is_plain_path(endpoint)
-
-
-@pytest.mark.parametrize("domain", ["cluster.local.", "cluster.local", "Corp.Example.", "x"])
-def test_the_domain_stays_as_it_is_given(domain: str) -> None:
-    """FQDN-02."""
-    endpoint = plan(domain=domain)
-
-    assert isinstance(endpoint, Endpoint)
-    assert endpoint.host == f"test-4.service-name.default.svc.{domain}"
 
 
 # What breaks out of its place in a URL, a header or a message, wherever it stands.
@@ -277,11 +154,6 @@ def test_what_is_hostile_is_refused(field: str, text: str) -> None:
     assert len(refusal) < 400
 
 
-def test_there_are_many_vectors() -> None:
-    """SEC-10: at least 300."""
-    assert len({*hostile()}) >= 300
-
-
 @given(
     st.fixed_dictionaries(
         {},
@@ -306,3 +178,81 @@ def test_what_is_planned_is_plain_or_refused(changes: dict[str, str]) -> None:
         assert planned.isprintable()
     else:
         assert_is_plain_path(planned)
+
+
+URL_BREAKERS = (
+    "\0", "\t", "\n", "\r\n", "\r\nHost: evil", "\x1b[31m", "\x7f", "\x85", " ", "\u00a0", "\u2028",
+    "\u202e", "\u200b", "\ufeff", "\ud800", "\\", "\\\\evil", "\u00e9", "\u212a", "\u0663",
+    "\u3002", "\uff0e", "\uff0f", "\uff1a", "\uff03", "\uff1f", "\uff20", "%", "%0", "%zz", "%00",
+    "%0d%0a", "%1B", "%7f",
+)  # fmt: skip
+URLS = (
+    "http", "http:", "http:/", "http:pod", "http:/pod/a", "//pod/a", "/a", "://pod/a", "http//pod",
+    "http:///../a", "ftp://p/a", "file:///etc/passwd", "gopher://p/", "unix:///run/a.sock",
+    "ws://p/", "javascript:alert(1)", "data:,a", "httpx://p/", "http+unix://p/", "1http://p/",
+    "http://u@p/", "http://u:p@p/", "http://@p/", "http://:@p/", "http://a@b@p/", "http://u:p@:80/",
+    "http://p:0/", "http://p:00080/", "http://p:080/", "http://p:-1/", "http://p:+80/",
+    "http://p:65536/", "http://p:99999999999/", "http://p:8e1/", "http://p:0x50/", "http://p:a/",
+    "http://p:80:80/", "http://a:b/", "http://p:/", "http://[::1/", "http://::1/", "http://[::1]a/",
+    "http://a[::1]/", "http://[::1]:/", "http://[fe80::1%25eth0]/", "http://[p]/", "http://{pod}/",
+    "http://<p>/", "http://p|q/", "http://p^/", "http://%70/", "http://p%2f/", "http://p/#",
+    "http://p/#a", "http://p#a", "http://p?a#b", "http://p/.", "http://p/..", "http://p/./a",
+    "http://p/a/.", "http://p/a/..", "http://p/../a", "http://p/a/../../b", "http://p/%2e",
+    "http://p/%2e%2e/a", "http://p/.%2E/a", "http://p/a%2f..%2fb", "http://p/a%5c..%5cb",
+    "http://p/a%2F%2e%2e", "http://p/a\\..\\b", "http://p/a b", "http://p/<a>", "http://p/{a}",
+    "http://p/a|b", "http://p/^", "http://p/`a`", "http://p/[a]", 'http://p/"', "http://p/%",
+    "http://p/%a", "http://p/%g0", "http://p/?%", "http://p/?a=%0", "http://p/?%00", "http://p/%0A",
+    "http://p/a HTTP/1.1\r\nHost: evil\r\n\r\n", " http://p/", "http://p/ ", "http://p/\n",
+    "http://" + "a" * 1100, "a" * 100_000, "http://u:" + "x" * 100_000 + "@p/",
+    "http://p/" + "@" * 100_000, "http://p/" + "../" * 100,
+)  # fmt: skip
+
+
+def hostile_urls() -> Iterator[str]:
+    for breaker in URL_BREAKERS:
+        yield f"ht{breaker}tp://pod/a"
+        yield f"http://p{breaker}d/a"
+        yield f"http://pod:8{breaker}0/a"
+        yield f"http://pod/a{breaker}"
+        yield f"http://pod/a?b={breaker}"
+    yield from URLS
+
+
+@pytest.mark.parametrize(
+    "url", [pytest.param(one, id=f"{at} {one[:30]!a}") for at, one in enumerate(hostile_urls())]
+)
+def test_a_hostile_url_is_refused(url: str) -> None:
+    """SEC-10, SI-23: by words on one printable line, however long the value is."""
+    refusal = plan_delay(url)
+
+    assert isinstance(refusal, str), refusal
+    assert refusal.startswith(ANNOTATION)
+    assert refusal.isprintable()
+    assert len(refusal) < 400
+
+
+@given(
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(["http://", "https://", "HTTP://pod", "http://[::1]", "http:", ""]),
+        st.text(st.sampled_from("aZ0.:@/?#%2eEfF[]\\ &=~-_\n\u00e4"), max_size=20) | st.text(),
+        st.text(st.sampled_from("aZ0./?%2eEfF&=~;@:-_{}"), max_size=20),
+    )
+)
+def test_what_is_planned_of_a_url_is_plain_or_refused(url: str) -> None:
+    """SEC-10: nothing in between, and no error."""
+    planned = plan_delay(url)
+
+    if isinstance(planned, str):
+        assert planned.isprintable()
+    else:
+        assert_is_plain(planned)
+        assert planned.host == HOST
+
+
+def test_sec10_there_are_many_vectors() -> None:
+    """SEC-10: at least 300; and the longest URL is taken (SI-23)."""
+    assert len({*hostile()}) >= 300
+    longest = "http://pod/" + "a" * 1013
+    assert isinstance(plan_delay(longest), Endpoint)
+    assert isinstance(plan_delay(longest + "a"), str)

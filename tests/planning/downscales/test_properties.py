@@ -1,0 +1,530 @@
+"""What holds for every review, group and pod of downscales, whatever they say.
+
+NODOWN-01 to 08, PREP-01 to 24, D-22 to D-26, SI-08 to SI-16, SEC-25.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from random import Random
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+from msgspec.structs import replace
+
+from rollout_operator.model.names import (
+    DOWNSCALE_INTENT,
+    LAST_DOWNSCALE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    NO_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    Uid,
+)
+from rollout_operator.model.objects import Group, Key, StatefulSet, Zone
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.scaling import Review, Scalable, Unusable
+from rollout_operator.model.units import format_next_second, parse_rfc3339
+from rollout_operator.planning.downscales import (
+    Blocker,
+    DownscaleOutcome,
+    PreparePods,
+    assess_neighbours,
+    choose_pods_to_prepare,
+    find_recent_downscale,
+    judge_downscale,
+)
+from rollout_operator.planning.requests import (
+    assess_no_downscale,
+    assess_no_downscale_change,
+    assess_prepare_change,
+    assess_unprepared,
+    differ_in_intent,
+    find_intent,
+    needs_intent,
+    render_intent,
+)
+from tests.builders import NOW, group, pod, sts, sts_uid, unreadable, with_pods, zone
+from tests.examples import repeatable
+from tests.planning.downscales.test_tables import IP, TARGET, decrease
+from tests.planning.reviews import is_decrease, label_sets, objects, one, review
+
+REPEATABLE: Final = repeatable(200)
+HOUR: Final = timedelta(hours=1)
+SPAN: Final = MIN_TIME_BETWEEN_DOWNSCALES
+NO: Final = {NO_DOWNSCALE: "true"}
+# What tenants may write to make a wait go away: none of it may.
+HOSTILE: Final = (
+    "9998-12-31T23:59:59Z",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59-23:59",
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "0000-01-01T00:00:00Z",
+    "-0001-01-01T00:00:00Z",
+    "2026-01-01T11:00:00-99:99",
+    "2026-01-01T11:00:00." + "9" * 10_000 + "Z",
+    "2026-01-01T11:00:00.Z",
+    "2026-01-01T24:00:00Z",
+    "2026-02-30T00:00:00Z",
+    "2026-01-01 11:00:00Z",
+    "2026-01-01t11:00:00z",
+    "2026-01-01T11:00:00",
+    "\u0662026-01-01T11:00:00Z",
+    "",
+    " ",
+    "0",
+    "-12h",
+    "12h",
+    "1e9h",
+    "-9223372036854775808ns",
+    "9223372036854775807ns",
+    "1" * 10_240,
+    "now",
+    "\x1b[31m",
+)
+
+
+# Reviews
+
+
+def answer(
+    requested: Review, parent: Mapping[str, str] | None = None, *, fails_closed: bool = False
+) -> Verdict:
+    """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
+    change = assess_no_downscale_change(requested, fails_closed=fails_closed)
+    if isinstance(change, Verdict):
+        return change
+    assert isinstance(requested.old, Scalable)
+    if requested.old.kind == "Scale":
+        return assess_no_downscale(change, parent or {}, {})
+    return assess_no_downscale(change, requested.old.labels, requested.old.annotations)
+
+
+@REPEATABLE
+@given(objects, objects, st.booleans(), st.booleans())
+def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
+    old: Scalable | Unusable, new: Scalable | Unusable, dry_run: bool, fails_closed: bool
+) -> None:
+    is_refused = fails_closed
+    if isinstance(old, Scalable) and isinstance(new, Scalable):
+        is_unclear = fails_closed and (old.replicas is None) is not (new.replicas is None)
+        label = old.labels.get(NO_DOWNSCALE, "")
+        is_labelled = label.strip().lower() not in {"", "false", "no", "off", "0"}
+        is_refused = is_labelled and (is_unclear or is_decrease(old, new))
+
+    requested = review(old, new, dry_run=dry_run)
+    verdict = answer(requested, fails_closed=fails_closed)
+    assert verdict.is_allowed is not is_refused
+    assert verdict.annotations == {}
+    assert not (verdict.warnings and is_refused)
+    assert bool(verdict.reason.text) == is_refused
+
+
+@REPEATABLE
+@given(st.integers(0, 9), st.integers(0, 9), label_sets)
+def test_seed083_a_scale_is_judged_as_its_object_would_be(
+    before: int, after: int, labels: dict[str, str]
+) -> None:
+    by_scale = review(one(before, kind="Scale"), one(after, kind="Scale"))
+    whole = review(one(before, labels), one(after))
+
+    assert answer(by_scale, labels) == answer(whole)
+
+
+@REPEATABLE
+@given(*[st.integers(0, 6)] * 4)
+def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
+    first: int, replicas: int, next_first: int, next_replicas: int
+) -> None:
+    """SI-14, FP-29: the removed ordinals are those of the old range that the new one leaves out."""
+    old = replace(one(replicas, NO), first_ordinal=first)
+    new = replace(one(next_replicas, NO), first_ordinal=next_first)
+    kept = range(next_first, next_first + next_replicas)
+    is_removed = any(ordinal not in kept for ordinal in range(first, first + replicas))
+
+    verdict = answer(review(old, new))
+
+    assert verdict.is_allowed is not is_removed
+    if is_removed and next_replicas >= replicas:
+        assert verdict.reason.text == (
+            f"change of spec.ordinals.start of statefulsets/mock in default from {first} to"
+            f" {next_first}, which removes pods, is not allowed because it has the label"
+            " 'grafana.com/no-downscale=true'"
+        )
+
+
+@REPEATABLE
+@given(objects, objects)
+def test_si13_no_labelled_decrease_of_a_set_passes_unchecked(
+    old: Scalable | Unusable, new: Scalable | Unusable
+) -> None:
+    """What is allowed at once is certainly not a decrease of a labelled set.
+
+    DEP-92: nor is what a replica that does not lead allows by the review alone.
+    """
+    requested = review(old, new)
+    for change in (assess_prepare_change(requested), assess_unprepared(requested)):
+        if not isinstance(change, Verdict) or not change.is_allowed:
+            continue
+        assert isinstance(old, Scalable)
+        assert isinstance(new, Scalable)
+        is_unclear = (old.replicas is None) is not (new.replicas is None)
+        is_labelled = old.labels.get(PREPARE_DOWNSCALE) == "true"
+        assert not is_labelled or not (is_decrease(old, new) or is_unclear)
+
+
+# Pods that are called
+
+
+def choose(case: Zone, start: int = 5, end: int = 3) -> PreparePods | Verdict:
+    return choose_pods_to_prepare(decrease(start, end), case, TARGET, "cluster.local.")
+
+
+def called(answer: PreparePods | Verdict) -> tuple[list[str], list[str]]:
+    """Return the pods that are called, and those that go."""
+    assert isinstance(answer, PreparePods)
+    return [one.pod for one in answer.endpoints], [one.name for one in answer.going]
+
+
+def test_names_of_another_form_have_no_ordinal() -> None:
+    names = ("zone-a-", "zone-a-x4", "4", "zone-a-4-4", "zone-a-\u0664", "b-4", "zone-a-04",
+             "zone-a-+4", "zone-a-4 ")  # fmt: skip
+    odd = [replace(pod("a", 9, "l"), name=name, uid=Uid(name), ip=IP) for name in names]
+    case = with_pods(zone("a", "llll"), ip=IP)
+    found = choose(structs.replace(case, pods=(*case.pods, *odd)))
+    assert called(found) == (["zone-a-3"], ["zone-a-3"])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) -> None:
+    """A controller adopts `zone-a-04`, and removes it and zone-a-4."""
+    base = with_pods(zone("a", "lllll"), ip=IP)
+    other = replace(base.pods[4], name="zone-a-04", uid=Uid("lookalike"), never_ready=True)
+    pods = (other, *base.pods) if is_first else (*base.pods, other)
+    found = choose(structs.replace(base, pods=pods))
+    assert found == choose(base)
+    assert isinstance(found, PreparePods)
+    assert (found.going, found.annotated_pod) == ((base.pods[4], base.pods[3]), base.pods[0])
+
+
+def test_si13_what_cannot_be_read_and_has_no_name_may_be_any_pod() -> None:
+    case = structs.replace(zone("a"), unreadable_pods=(unreadable("Pod", "", owner="a"),))
+    found = choose(case)
+    assert isinstance(found, Verdict)
+    assert (found.code, "one without a name" in found.reason.text) == (429, True)
+
+
+def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
+    """A pod with another name carries the reference: none of the ordinals is read for it."""
+    odd = pod("a", 0, "l", name="zone-a-debug")
+    found = choose(Zone(sts=sts("a", 2**31 - 1), pods=(odd,)), start=2**31 - 1)
+    assert called(found) == ([], [])
+
+
+@REPEATABLE
+@given(
+    st.text("llllLt-", max_size=6), st.integers(0, 6), st.integers(0, 6), st.permutations(range(6))
+)
+def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
+    states: str, lowest: int, never: int, order: Sequence[int]
+) -> None:
+    """An oracle: all pods of the range but the one that was never ready, highest first.
+
+    Where one of them terminates, no pod is called.
+    """
+    five = with_pods(zone("a", states), ip=IP)
+    pods = [replace(one, never_ready=one.name == f"zone-a-{never}") for one in five.pods]
+    pods.sort(key=lambda one: order[int(one.name[-1])])
+
+    answer = choose(structs.replace(five, pods=tuple(pods)), start=len(states), end=lowest)
+    if "t" in states[lowest:]:
+        assert isinstance(answer, Verdict)
+        assert (answer.is_allowed, answer.code) == (False, 429)
+        return
+    there = [place for place, state in enumerate(states) if state != "-" and place >= lowest]
+    going = [f"zone-a-{place}" for place in there[::-1]]
+    assert called(answer) == ([name for name in going if name != f"zone-a-{never}"], going)
+
+
+# Neighbours
+
+
+def judge(
+    case: Group, *, scaled: StatefulSet | None = None, seen: Mapping[Uid, datetime] | None = None
+) -> Verdict | None:
+    """Assess whether zone a may be scaled down."""
+    return assess_neighbours(decrease(3, 1), scaled or sts("a"), case, seen or {})
+
+
+def lately(letter: str = "b", ago: timedelta = HOUR) -> dict[str, str]:
+    """Return the annotations of a zone that was scaled down and waits for twelve hours."""
+    return {LAST_DOWNSCALE: format_next_second(NOW - ago), MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
+
+
+letters = st.sampled_from(["lll", "lll", "lll", "pll", "lLl", "l-l", "lTl", "ppp", ""])
+times = st.sampled_from(
+    [None, "2026-01-01T11:00:00Z", "2025-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "x"]
+)
+spans = st.sampled_from([None, "12h", "1h", "0", "-1h", "x"])
+
+
+@st.composite
+def zones(draw: st.DrawFn, letter: str) -> Zone:
+    base = zone(letter, draw(letters), ready=draw(st.sampled_from([None, None, None, 0])))
+    known = {LAST_DOWNSCALE: draw(times), MIN_TIME_BETWEEN_DOWNSCALES: draw(spans)}
+    annotations = {key: text for key, text in known.items() if text is not None}
+    changed = replace(
+        base.sts,
+        annotations=annotations,
+        generation=draw(st.sampled_from([1, 1, 1, 2])),
+        updated_replicas=draw(st.sampled_from([base.sts.replicas, base.sts.replicas, 0])),
+    )
+    return structs.replace(base, sts=changed)
+
+
+groups = st.tuples(zones("a"), zones("b"), zones("c")).map(lambda members: group(*members))
+
+
+@REPEATABLE
+@given(groups, zones("a"))
+def test_prep19_the_state_of_the_scaled_zone_never_matters(case: Group, other: Zone) -> None:
+    """Of itself only its own wait counts (D-22), and its pods for what would help."""
+    key = MIN_TIME_BETWEEN_DOWNSCALES
+    known = case.zones[0].sts.annotations
+    span = {key: known[key]} if key in known else {}
+    rest = {name: text for name, text in other.sts.annotations.items() if name != key}
+    changed = structs.replace(other, sts=replace(other.sts, annotations=rest | span))
+    swapped = structs.replace(case, zones=(changed, *case.zones[1:]))
+
+    first, second = judge(case, scaled=case.zones[0].sts), judge(swapped, scaled=changed.sts)
+    assert cut_way_out(first) == cut_way_out(second)
+
+
+def cut_way_out(verdict: Verdict | None) -> tuple[Code, str] | None:
+    """Return why a downscale is refused, without what helps."""
+    if verdict is None:
+        return None
+    return verdict.reason.code, verdict.reason.text.partition("; if no pod of the range")[0]
+
+
+@REPEATABLE
+@given(groups, st.randoms(use_true_random=False))
+def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -> None:
+    members = [
+        structs.replace(one, pods=tuple(rng.sample(one.pods, len(one.pods)))) for one in case.zones
+    ]
+    rng.shuffle(members)
+    shuffled = structs.replace(case, zones=tuple(members))
+
+    assert judge(shuffled, scaled=case.zones[0].sts) == judge(case, scaled=case.zones[0].sts)
+
+
+def is_at_rest(one: Zone) -> bool:
+    """Count by hand whether nothing moves in a zone."""
+    up = [pod for pod in one.pods if pod.is_ready and pod.revision == "last"]
+    counts = {one.sts.replicas, one.sts.updated_replicas, one.sts.ready_replicas, len(up)}
+    return len(counts) == 1 and one.sts.generation == one.sts.observed_generation
+
+
+@REPEATABLE
+@given(groups)
+def test_si08_what_may_go_has_neighbours_at_rest(case: Group) -> None:
+    """An oracle that counts pod by pod; times are the matter of another."""
+    plain = [structs.replace(one, sts=replace(one.sts, annotations={})) for one in case.zones]
+
+    verdict = judge(structs.replace(case, zones=tuple(plain)))
+    assert (verdict is None) == all(map(is_at_rest, plain[1:]))
+    if judge(case, scaled=case.zones[0].sts) is None:
+        assert verdict is None
+
+
+odd_texts = st.one_of(st.text(max_size=10), times, spans).map(lambda text: text or "")
+
+
+@REPEATABLE
+@given(st.lists(odd_texts, min_size=6, max_size=6))
+def test_sec25_no_annotation_elsewhere_lets_a_zone_go_that_has_to_wait(
+    texts: Sequence[str],
+) -> None:
+    """Zone b says honestly when it was scaled down; the others say what they like."""
+    others = [
+        zone(letter, annotations=dict(zip(lately(), texts[place : place + 2], strict=True)))
+        for place, letter in ((0, "a"), (2, "c"), (4, "d"))
+    ]
+
+    assert judge(group(*others, zone("b", annotations=lately())), scaled=others[0].sts) is not None
+
+
+# Times
+
+
+def zone_set(
+    letter: str,
+    *,
+    ago: timedelta | None = None,
+    last: str | None = None,
+    label: str | None = None,
+    span: str | None = None,
+) -> StatefulSet:
+    """Return a set; `ago` or `last` say when it was scaled down, `label` and `span` how to wait."""
+    if ago is not None:
+        last = format_next_second(NOW - ago)
+    labels = {} if label is None else {SPAN: label}
+    annotations = {LAST_DOWNSCALE: last, SPAN: span}
+    known = {key: text for key, text in annotations.items() if text is not None}
+    return sts(letter, labels=labels, annotations=known)
+
+
+def find(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
+    """Assess the first of the sets; `seen` is how long ago we saw zones go, by letter."""
+    remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
+    return find_recent_downscale(sets[0], sets[1:], remembered, NOW)
+
+
+A: Final = zone_set("a")
+A_SECOND: Final = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("text", ["1" * 10_240, "2026-01-01T11:00:00." + "9" * 10_240])
+def test_sec25_ten_kibibytes_are_refused_in_a_short_sentence(text: str) -> None:
+    for other in (zone_set("b", last=text), zone_set("b", span=text)):
+        refusal = find(A, other)
+        assert refusal is not None
+        assert refusal.code is Code.BAD_DOWNSCALE_TIME
+        assert len(refusal.why) < 500
+
+
+hostile = st.one_of(
+    st.none(),
+    st.sampled_from(HOSTILE),
+    st.text(max_size=12),
+    st.datetimes().map(lambda time: f"{time.isoformat()}Z"),
+)
+
+
+@REPEATABLE
+@given(own_span=hostile, own_last=hostile, span=hostile, last=hostile, label=hostile)
+def test_sec25_no_annotation_of_another_zone_shortens_a_wait(
+    own_span: str | None,
+    own_last: str | None,
+    span: str | None,
+    last: str | None,
+    label: str | None,
+) -> None:
+    """Zone b waits honestly: whatever zones a and c say, a is refused, and nothing crashes."""
+    honest = zone_set("b", ago=HOUR, label="12h")
+    scaled = zone_set("a", last=own_last, span=own_span)
+    other = zone_set("c", last=last, span=span, label=label)
+
+    assert find(scaled, honest, other) is not None
+    assert find(scaled, other, honest) is not None
+
+
+@REPEATABLE
+@given(last=hostile, seen=st.integers(0, 11))
+def test_sec25_what_we_have_seen_ourselves_is_not_argued_away(last: str | None, seen: int) -> None:
+    assert find(A, zone_set("b", last=last, label="12h"), seen={"b": seen * HOUR}) is not None
+
+
+hours = st.one_of(st.none(), st.integers(0, 30))
+
+
+@REPEATABLE
+@given(
+    spans=st.lists(hours, min_size=1, max_size=4),
+    ages=st.lists(hours, min_size=4, max_size=4),
+    ahead=st.integers(0, 3),
+)
+def test_an_oracle_agrees_on_times_that_can_be_read(
+    spans: list[int | None], ages: list[int | None], ahead: int
+) -> None:
+    """SI-11: in whole hours; `ahead` of the ages lie in the future."""
+    sets = [
+        zone_set(
+            letter,
+            ago=None if age is None else (age - ahead) * HOUR,
+            label=None if span is None else f"{span}h",
+        )
+        for letter, span, age in zip("abcd", spans, ages, strict=False)
+    ]
+    wait = max([span for span in spans if span is not None], default=0)
+    others = [age - ahead for age in ages[1 : len(spans)] if age is not None]
+
+    assert (find(*sets) is not None) == any(wait > 0 and age < wait for age in others)
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (NOW, "2026-01-01T12:00:00Z"),
+        (NOW + timedelta(microseconds=1), "2026-01-01T12:00:01Z"),
+        (NOW.astimezone(timezone(2 * HOUR)), "2026-01-01T12:00:00Z"),
+        (datetime(2025, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "2026-01-01T00:00:00Z"),
+    ],
+)
+def test_prep24_a_downscale_is_recorded_in_whole_seconds_of_utc(time: datetime, text: str) -> None:
+    assert format_next_second(time) == text
+
+
+@REPEATABLE
+@given(st.datetimes(max_value=datetime(9998, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
+def test_si11_a_record_is_never_earlier_than_it_was(time: datetime) -> None:
+    """Rounding down would let another zone go a second early."""
+    recorded = parse_rfc3339(format_next_second(time))
+
+    assert timedelta(0) <= recorded - time < A_SECOND
+    assert find_recent_downscale(A, [zone_set("b", label="1h")], {Uid("uid-b"): time}, time)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.booleans())
+@repeatable()
+def test_si12_no_pod_is_un_prepared_from_what_has_happened_or_may(
+    replicas: int, target: int, may_persist: bool
+) -> None:
+    key = Key(set_uid=sts_uid("a"), replicas_from=10, replicas_to=target)
+    outcome = judge_downscale(key, sts("a", replicas), may_persist=may_persist)
+
+    assert (outcome is DownscaleOutcome.FAILED) == (replicas > target and not may_persist)
+
+
+# Marks
+
+
+MARKED = '{"id":"7-1","replicasFrom":3,"replicasTo":1}'
+
+
+def marked(text: str | None, **fields: object) -> StatefulSet:
+    """Return a set of three replicas with a mark."""
+    annotations = {} if text is None else {DOWNSCALE_INTENT: text}
+    return replace(sts("a", replicas=3), annotations=annotations, **fields)
+
+
+def test_a_mark_has_no_character_that_go_writes_in_another_way() -> None:
+    text = render_intent(sts("a", replicas=3), 1, "7-1")
+    assert text == MARKED
+    assert not set("<>&") & set(text)
+
+
+def test_a_hostile_mark_counts_as_one_of_all() -> None:
+    found = find_intent(marked("[" * 100_000))
+    assert found is not None
+    assert (found.replicas_from, found.replicas_to, found.zone) == (3, 0, "zone-a")
+
+
+@pytest.mark.parametrize(
+    ("new", "is_all"),
+    [
+        pytest.param(marked("b", resource_version="9"), True, id="another mark"),
+        pytest.param(marked(None, resource_version="9"), True, id="no mark"),
+        pytest.param(marked(None, replicas=2), False, id="replicas too"),
+    ],
+)
+def test_a_mark_is_all_that_has_changed(new: StatefulSet, is_all: bool) -> None:
+    assert differ_in_intent(marked("a"), new) is is_all
+
+
+def test_only_downscales_that_no_review_announces_need_one() -> None:
+    labelled = marked(None, labels={PREPARE_DOWNSCALE: "true"})
+    assert (needs_intent(marked(None)), needs_intent(labelled)) == (True, False)
