@@ -1,129 +1,46 @@
-"""The harness itself: what it takes for equal, what it does not, and that it breaks nothing off."""
+"""The harness itself: what it takes for equal, what it records, and that it breaks nothing off."""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
-from rollout_operator.kube.api import JsonObject
 from tests.contract.plays import Needs, Sequence, list_sequences
+from tests.contract.recorded import (
+    HOW,
+    Recording,
+    list_outdated,
+    name_problem,
+    read_recording,
+    write_recording,
+)
 from tests.contract.simulated import play_simulated
 from tests.contract.transcript import Transcript
 from tests.contract.world import World
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
+from tests.world.assets import VERSION
 
-UIDS = ("0a0a0a0a-1111-2222-3333-444444444444", "0b0b0b0b-1111-2222-3333-444444444444")
+UID, OTHER = (f"{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
+RECORDING = Recording(kubernetes=VERSION, answers={"gets/a": ["200"], "gets/b": ["404"]})
+OLDER = "v1.36.9"
+STALE = f"recorded, but there is no such sequence: {HOW}"
 
 
-def obj(version: int, *, uid: str = UIDS[0], **fields: object) -> JsonObject:
-    metadata = {"name": "a", "uid": uid, "resourceVersion": str(version)}
-    return {"kind": "ConfigMap", "metadata": {**metadata, **fields}}
-
-
-def rendered(*bodies: JsonObject, namespace: str = "ns", has_texts: bool = True) -> list[str]:
-    transcript = Transcript(namespace)
-    for body in bodies:
+def _render(bodies: str, *, has_texts: bool = True) -> list[str]:
+    transcript = Transcript("ns")
+    for body in yaml.safe_load(bodies.replace("UID", UID).replace("OTHER", OTHER)):
         transcript.add({"did": "get", "status": 200, "body": body})
     return transcript.render(has_texts=has_texts)
 
 
-def test_versions_are_shown_by_their_order_and_uids_by_their_appearance() -> None:
-    assert rendered(obj(7), obj(9), obj(7)) == rendered(obj(100), obj(300), obj(100))
-    assert rendered(obj(7), obj(9)) != rendered(obj(9), obj(7))
-    assert rendered(obj(7), obj(7)) != rendered(obj(7), obj(8))
-
-    first, second = UIDS
-    said: JsonObject = {"kind": "Status", "message": f"not {second} but {first}"}
-    swapped: JsonObject = {"kind": "Status", "message": f"not {first} but {second}"}
-    assert rendered(obj(1), said) == rendered(obj(1, uid=second), swapped)
-    assert rendered(obj(1), said) != rendered(obj(1), swapped)
-    assert rendered(obj(1), obj(2)) != rendered(obj(1), obj(2, uid=second))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(
-            obj(1, creationTimestamp="2026-01-02T03:04:05Z"),
-            obj(1, creationTimestamp="2031-01-02T03:04:05Z"),
-            id="times",
-        ),
-        pytest.param(obj(1, managedFields=[{"manager": "x"}]), obj(1), id="managed fields"),
-        pytest.param(
-            {"kind": "Status", "details": {"name": "a", "kind": "pods"}},
-            {"kind": "Status", "reason": ""},
-            id="details that repeat the question",
-        ),
-        pytest.param(
-            {"kind": "Status", "details": {"causes": [{"field": "a"}, {"field": "a"}]}},
-            {"kind": "Status", "details": {"causes": [{"field": "a"}]}},
-            id="a cause named twice",
-        ),
-        pytest.param(
-            {"kind": "Pod", "spec": {"serviceAccountName": "default"}},
-            {"kind": "Pod", "spec": {}},
-            id="what other plugins add",
-        ),
-        pytest.param(
-            {"kind": "Status", "message": 'Post "https://localhost:4711/x"'},
-            {"kind": "Status", "message": 'Post "https://localhost:1/x"'},
-            id="ports",
-        ),
-        pytest.param(
-            {"metadata": {"generateName": "a-", "name": "a-x7k2p"}},
-            {"metadata": {"generateName": "a-", "name": "a-b9s4q"}},
-            id="generated names",
-        ),
-        pytest.param(
-            {"metadata": {}, "status": {"updateRevision": "a-5d6f"}},
-            {"metadata": {}, "status": {"updateRevision": "a-77bb"}},
-            id="hashes of revisions",
-        ),
-    ],
-)
-def test_what_differs_from_run_to_run_is_equal(one: JsonObject, other: JsonObject) -> None:
-    assert rendered(one) == rendered(other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(obj(1, creationTimestamp="2026-01-02T03:04:05Z"), obj(1), id="no time"),
-        pytest.param(obj(1, generation=1), obj(1, generation=2), id="generation"),
-        pytest.param({"kind": "Status", "code": 404}, {"kind": "Status", "code": 409}, id="code"),
-        pytest.param(
-            {"kind": "Status", "reason": "Conflict"}, {"kind": "Status"}, id="reason of a refusal"
-        ),
-        pytest.param(
-            {"kind": "Status", "message": "a"}, {"kind": "Status", "message": "b"}, id="message"
-        ),
-        pytest.param(
-            {"kind": "Status", "details": {"causes": [{"field": "a"}]}},
-            {"kind": "Status", "details": {"causes": [{"field": "b"}]}},
-            id="cause",
-        ),
-        pytest.param(
-            {"kind": "Status", "details": {"retryAfterSeconds": 1}},
-            {"kind": "Status"},
-            id="seconds to wait",
-        ),
-        pytest.param(
-            {"metadata": {"deletionGracePeriodSeconds": 30}},
-            {"metadata": {"deletionGracePeriodSeconds": 0}},
-            id="grace",
-        ),
-        pytest.param({"data": {}}, {}, id="an empty map and none"),
-    ],
-)
-def test_what_a_client_could_see_is_not(one: JsonObject, other: JsonObject) -> None:
-    """Only messages may be left out on demand."""
-    assert rendered(one) != rendered(other)
-    is_text = "message" in one
-    assert (rendered(one, has_texts=False) == rendered(other, has_texts=False)) is is_text
-
-
-def test_a_list_s_version_is_held_against_what_was_seen() -> None:
-    def listed(version: str) -> JsonObject:
-        return {"kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": []}
-
-    assert rendered(obj(5), listed("5")) == rendered(obj(5), listed("99"))
-    assert rendered(obj(5), listed("5")) != rendered(obj(5), listed("4"))
+@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "harness.txt"))
+def test_what_is_equal(story: Story, golden: Golden) -> None:
+    """Messages alone may be left out on demand."""
+    one, other = story.commands[0].split(" ~ ")
+    is_equal = _render(one) == _render(other)
+    is_same = _render(one, has_texts=False) == _render(other, has_texts=False)
+    story.check("equal" if is_equal else "equal but for texts" if is_same else "not equal", golden)
 
 
 def test_a_sequence_that_breaks_off_says_why() -> None:
@@ -139,4 +56,55 @@ def test_sequences_have_names_of_their_own() -> None:
     names = [str(each) for each in list_sequences()]
 
     assert len(names) == len(set(names))
-    assert len(names) >= 150
+    assert len(names) >= 300
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("gets/a", ["200"], []),
+        ("gets/new", ["200"], [f"gets/new: no answer of Kubernetes {VERSION} is recorded: {HOW}"]),
+        ("gets/b", ["200"], ["--- recorded", "+++ lab", "@@ -1 +1 @@", "-404", "+200"]),
+        ("gets/a", [], ["--- recorded", "+++ lab", "@@ -1 +0,0 @@", "-200"]),
+    ],
+)
+def test_an_answer_that_is_not_recorded_says_how_to_do_so(
+    name: str, answer: list[str], said: list[str]
+) -> None:
+    changed = f"{name}: not what Kubernetes {VERSION} answered; if the sequence has changed: {HOW}"
+    head = [changed] if len(said) > 1 else []
+    assert name_problem(name, answer, RECORDING, "lab").splitlines() == [*head, *said]
+
+
+def test_what_is_out_of_date() -> None:
+    assert [*list_outdated(RECORDING, ["gets/a", "gets/b", "gets/new"])] == []
+    assert [*list_outdated(RECORDING, ["gets/renamed", "gets/b"])] == [f"gets/a: {STALE}"]
+    older = Recording(kubernetes=OLDER, answers={})
+    assert [*list_outdated(older, [])] == [
+        f"Kubernetes {OLDER} is recorded, and {VERSION} used: {HOW}"
+    ]
+
+
+def test_a_recording_is_completed_stale_answers_leave_it_and_versions_do_not_mix(
+    tmp_path: Path,
+) -> None:
+    names = {"gets/a", "gets/b"}
+    assert read_recording(folder=tmp_path) == Recording(kubernetes=VERSION, answers={})
+    write_recording(RECORDING, names, tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert file.name == f"{VERSION.removeprefix('v').rpartition('.')[0]}.json.xz"
+    assert read_recording(folder=tmp_path) == RECORDING
+
+    written = file.stat()
+    write_recording(Recording(kubernetes=VERSION, answers={"gets/b": ["404"]}), names, tmp_path)
+    assert file.stat() == written, "an equal one is not written"
+
+    more = Recording(kubernetes=VERSION, answers={"gets/0": ["409"], "gets/b": ["410"]})
+    write_recording(more, {"gets/0", "gets/b"}, tmp_path)
+    assert read_recording(folder=tmp_path) == more
+
+    patched = Recording(kubernetes=f"{VERSION.rpartition('.')[0]}.99", answers={"gets/b": ["404"]})
+    write_recording(patched, names, tmp_path)
+    write_recording(Recording(kubernetes=OLDER, answers={"gets/a": ["1"]}), names, tmp_path)
+    assert read_recording(folder=tmp_path) == patched
+    assert read_recording(OLDER, tmp_path).answers == {"gets/a": ["1"]}
