@@ -1,50 +1,62 @@
-"""`rollout-operator simulate` as people call it: files, pipes, exit codes, and what is kept."""
+"""`rollout-operator simulate` as people call it: files, pipes, terminals, and for machines."""
 
+import io
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
+from rollout_lab.model.history import Commit
+from rollout_lab.simulate.document import SimulationDocument
+from rollout_lab.simulate.progress import SimulationProgress
 
 from rollout_operator.cli.main import main
-from tests.lab.simulate.dumps import Json, grow, to_yaml
+from rollout_operator.kube.api import PODS
+from rollout_operator.model.description import Phase
+from tests.code_rules import ROOT
+from tests.lab.simulate.schema import render_simulation_schema
+from tests.lab.simulate.stage import SimulateStage, to_yaml
 
 Capture = pytest.CaptureFixture[str]
 COMMAND = (sys.executable, "-m", "rollout_operator", "simulate")
 PATIENCE = 60.0
-KEPT = "hunter2"
-SECRET: Json = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": KEPT, "namespace": "prod", "annotations": {"a": KEPT}},
-    "data": {"password": KEPT},
-}
+SCHEMA = ROOT / "docs" / "simulate.schema.json"
 
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     path = tmp_path / "dump.yaml"
-    path.write_bytes(to_yaml([*grow(), SECRET]))
+    path.write_bytes(to_yaml(SimulateStage().objects))
     return path
 
 
-def _run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *words], input=given, capture_output=True, check=False, timeout=PATIENCE
+def test_a_dump_comes_through_a_pipe(dump: Path) -> None:
+    ended = subprocess.run(
+        [*COMMAND, "-f", "-", "-change", "new template zone-b"],
+        input=dump.read_bytes(),
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
     )
-
-
-def test_a_dump_comes_through_a_pipe() -> None:
-    ended = _run("-f", "-", "-change", "new template zone-b", given=to_yaml(grow()))
 
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert b"3 deletes by the operator" in ended.stdout
 
 
+def test_it_need_not_be_read_to_the_end(dump: Path) -> None:
+    with subprocess.Popen([*COMMAND, "-f", str(dump)], stdout=subprocess.PIPE) as ended:
+        assert ended.stdout is not None
+        ended.stdout.close()
+
+        assert ended.wait(PATIENCE) in (0, 141)
+
+
 def test_objects_come_from_several_files_and_folders(tmp_path: Path, capsys: Capture) -> None:
     """What is in two of them is refused, as twice in one file."""
-    objects = grow()
+    objects = SimulateStage().objects
     folder = tmp_path / "sets"
     folder.mkdir()
     pods = tmp_path / "pods.yaml"
@@ -61,27 +73,6 @@ def test_objects_come_from_several_files_and_folders(tmp_path: Path, capsys: Cap
     )
 
 
-def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) -> None:
-    objects = grow()
-    objects.append({**SECRET, "kind": "Sec\x1b[2Jret"})
-    path = tmp_path / "dump.yaml"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-    assert main(["simulate", "-f", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert "\x1b" not in printed
-    assert "Sec\\x1b[2Jret" in printed
-
-
-def test_an_exit_code_is_given_on_request(dump: Path, capsys: Capture) -> None:
-    words = ["simulate", "-f", str(dump), "-change", "delete pod zone-a-0 at 1s"]
-    crossing = [*words, "-change", "delete pod zone-b-0"]
-
-    assert [main(words), main([*words, "-exit-code"])] == [0, 0]
-    assert [main(crossing), main([*crossing, "-exit-code"])] == [0, 5]
-    assert "goes down beside pods of zone-a" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("columns", "widest"), [(80, 80), (300, 100), (20, 60)])
 def test_lines_are_as_wide_as_the_terminal(
     columns: int, widest: int, dump: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
@@ -95,84 +86,76 @@ def test_lines_are_as_wide_as_the_terminal(
     assert widest - 20 < max(map(len, lines)) <= widest
 
 
-def test_it_need_not_be_read_to_the_end(dump: Path) -> None:
-    with subprocess.Popen([*COMMAND, "-f", str(dump)], stdout=subprocess.PIPE) as ended:
-        assert ended.stdout is not None
-        ended.stdout.close()
-
-        assert ended.wait(PATIENCE) in (0, 141)
-
-
-def test_the_log_of_the_operator_is_part_of_the_story_only(dump: Path, capfd: Capture) -> None:
-    assert main(["simulate", "-f", str(dump), "-change", "new template"]) == 0
-
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_a_secret_is_never_printed(output: str, dump: Path, capsys: Capture) -> None:
-    assert main(["simulate", "-f", str(dump), "-o", output, "-change", "new template"]) == 0
-
-    shown = capsys.readouterr()
-    assert KEPT not in shown.out + shown.err
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        pytest.param(f"a: [{KEPT}\nb: }}", "not YAML (line 2, column 2)", id="no YAML"),
-        pytest.param(f"password {KEPT}", "something that is no Kubernetes object", id="text"),
-        pytest.param(f"\x00{KEPT}", "not YAML", id="binary"),
-        pytest.param(f"- {KEPT}\n", "something that is no Kubernetes object", id="a list of words"),
-        pytest.param(json.dumps(SECRET), "no StatefulSet of apps/v1 among 1 Secret", id="a Secret"),
-        pytest.param("", "there is no StatefulSet of apps/v1: pass what", id="nothing"),
-    ],
-)
-def test_input_that_cannot_be_used(
-    content: str, complaint: str, tmp_path: Path, capsys: Capture
+def test_help_and_neither_a_file_nor_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    path = tmp_path / "input"
-    path.write_text(content)
-
-    assert main(["simulate", "-f", str(path)]) == 1
-
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert complaint in shown.err
-    assert shown.err.count("\n") == 1, "one line, without a traceback"
-    assert KEPT not in shown.err
-
-
-def test_a_file_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "nowhere.yaml"
-
-    assert main(["simulate", "-f", str(path)]) == 1
-
-    assert capsys.readouterr().err == f"rollout-operator: -f {path}: No such file or directory\n"
-
-
-def test_a_name_that_is_not_there(dump: Path, capsys: Capture) -> None:
-    assert main(["simulate", "-f", str(dump), "-change", "scale zone-x to 2"]) == 1
-
-    assert 'no StatefulSet "zone-x"; did you mean "zone-a", ' in capsys.readouterr().err
-
-
-def test_a_wrong_command_line_and_help(capsys: Capture) -> None:
-    assert main(["simulate", "-f", "-", "-context", "c"]) == 2
-    assert "-f reads no cluster: leave out -context" in capsys.readouterr().err
-
     assert main(["simulate", "-help"]) == 0
     shown = capsys.readouterr().out
     assert "Nothing is ever written." in shown
     assert "-kubeconfig string" in shown
 
-
-def test_without_a_file_and_a_cluster_nothing_can_be_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-
     assert main(["simulate"]) == 1
     assert "there is no kubeconfig" in capsys.readouterr().err
+
+
+def test_the_schema_stands_in_the_documents_and_describes_what_is_printed(
+    dump: Path, capsys: Capture
+) -> None:
+    """Decoded by the type that the schema is made of, it is the same again."""
+    assert SCHEMA.read_bytes() == render_simulation_schema(), (
+        "write it anew: python -m tests.pictures simulation"
+    )
+    changes = ["new template", "bad template", "delete pod zone-b-0 at 1m"]
+    words = [word for change in changes[1:] for word in ("-change", change)]
+
+    assert main(["simulate", "-f", str(dump), "-o", "json", *words, "-versus", changes[0]]) == 0
+
+    shown = capsys.readouterr()
+    printed = json.loads(shown.out)
+    assert shown.err == "", "the log of the operator is part of the story only"
+    document = msgspec.convert(printed, SimulationDocument)
+    assert json.loads(msgspec.json.encode(document)) == printed
+    assert (document.schema_version, document.exit_code) == (1, 5)
+    assert document.changes == changes[1:]
+    assert document.end.groups[0].phase is Phase.WAITING
+    assert [(one.pod, one.by) for one in document.crossings] == [("zone-b-0", "you")]
+    assert printed["versus"]["changes"] == changes[:1]
+
+
+def test_a_long_simulation_says_how_far_it_is_and_how_long_it_will_take() -> None:
+    def create(at: float, name: str) -> Commit:
+        return Commit(
+            at=timedelta(seconds=at), revision=1, actor="controller", resource=PODS,
+            namespace="prod", name=name, before=None, after={},
+        )  # fmt: skip
+
+    said, now = io.StringIO(), 100.0
+    progress = SimulationProgress(said, pods=9, clock=lambda: now)
+
+    progress.take(create(30, "zone-a-0"))
+    now = 114.0
+    progress.take(create(60, "zone-a-1"))
+    assert said.getvalue() == "", "a short one says nothing"
+    now = 118.0
+    progress.take(create(90, "zone-a-2"))
+    now = 119.0
+    progress.take(create(91, "zone-b-0"))
+
+    assert said.getvalue() == (
+        "1m30s simulated in 18s: 3 of 9 pods created anew, all of them would take 36s more\n"
+    )
+
+
+def test_the_command_says_so_on_standard_error(
+    dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("rollout_lab.simulate.progress.EVERY_S", 0)
+
+    assert main(["simulate", "-f", str(dump), "-change", "new template zone-b"]) == 0
+
+    shown = capsys.readouterr()
+    assert ": 3 of 9 pods created anew, all of them would take" in shown.err
+    assert "created anew" not in shown.out
