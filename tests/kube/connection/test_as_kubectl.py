@@ -27,6 +27,8 @@ from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import PODS
 from rollout_operator.model.names import OperatorError
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 from tests.world.kubectl import KUBECTL
 from tests.world.pki import Pki, make_pki
 
@@ -34,13 +36,12 @@ pytestmark = pytest.mark.controlplane
 
 POD: Final = "/api/v1/namespaces/mimir/pods/a-0"
 V1: Final = "client.authentication.k8s.io/v1"
-V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
 OF_INTEREST: Final = ("authorization", "impersonate-", "proxy-")
-EXEC: Final = {"apiVersion": V1, "command": "../bin/login", "interactiveMode": "IfAvailable"}
-
-SAME: Final = "same"
-BOTH_REFUSE: Final = "both refuse"
-"""kubectl fails as well; ours names the field, or the certificate."""
+WORDS: Final = {
+    "EXEC": "apiVersion: V1, command: ../bin/login, interactiveMode: IfAvailable",
+    "INSECURE": "certificate-authority: null, insecure-skip-tls-verify: true",
+    "V1": V1,
+}
 
 Json = dict[str, Any]
 
@@ -122,228 +123,24 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 class Case:
-    """One kubeconfig. `PORT`, `PROXY`, `CA`, `CERT` and `KEY` in its values are filled in."""
+    """One kubeconfig of the table."""
 
-    def __init__(
-        self,
-        name: str,
-        expected: str = SAME,
-        *,
-        cluster: Mapping[str, object] | None = None,
-        user: Mapping[str, object] | None = None,
-        prints: Mapping[str, object] | None = None,
-        second: Json | None = None,
-        **content: object,
-    ) -> None:
-        self.name, self.expected, self.second = name, expected, second
+    def __init__(self, command: str) -> None:
+        text = command.partition(": ")[2]
+        for word, meaning in WORDS.items():
+            text = text.replace(word, meaning)
+        fields = yaml.safe_load(text)
+        self.prints = fields.pop("prints", {"token": "made"})
+        self.second: Json | None = fields.pop("second", None)
         trusted = {"server": "https://127.0.0.1:PORT", "certificate-authority": "ca.crt"}
-        # None takes a field away.
+        cluster, user = fields.pop("cluster", {}), fields.pop("user", {"token": "t"})
         self.content: Json = {
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-            "clusters": [{"name": "k", "cluster": {**trusted, **(cluster or {})}}],
-            "users": [{"name": "u", "user": user or {"token": "t"}}],
-            **content,
+            "clusters": [{"name": "k", "cluster": {**trusted, **cluster}}],
+            "users": [{"name": "u", "user": user}],
+            **fields,
         }
-        self.prints = prints if prints is not None else {"token": "made"}
-
-
-def exec_with(**fields: object) -> Mapping[str, object]:
-    return {"exec": {**EXEC, **fields}}
-
-
-INSECURE: Final = {"certificate-authority": None, "insecure-skip-tls-verify": True}
-SETTINGS: Final = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
-CASES: Final = (
-    Case("CA in a file"),
-    Case("CA as data", cluster={"certificate-authority": None, "certificate-authority-data": "CA"}),
-    Case("CA twice", BOTH_REFUSE, cluster={"certificate-authority-data": "CA"}),
-    Case("CA that is no file", BOTH_REFUSE, cluster={"certificate-authority": "no.crt"}),
-    Case("CA unknown", BOTH_REFUSE, cluster={"certificate-authority": None}),
-    Case("CA of no certificate", BOTH_REFUSE, cluster={"certificate-authority": "login.key"}),
-    Case("not verified", cluster=INSECURE),
-    Case("not verified, with a CA", BOTH_REFUSE, cluster={"insecure-skip-tls-verify": True}),
-    Case("not verified, as text", BOTH_REFUSE, cluster={"insecure-skip-tls-verify": "yes"}),
-    Case("server name", cluster={"tls-server-name": "kubernetes.default.svc"}),
-    Case("server name of another", BOTH_REFUSE, cluster={"tls-server-name": "x.example.org"}),
-    Case("server name, not verified", cluster={**INSECURE, "tls-server-name": "x.example.org"}),
-    Case("compression", cluster={"disable-compression": True}),
-    Case("slash at the end", cluster={"server": "https://127.0.0.1:PORT/"}),
-    Case("capitals", cluster={"server": "HTTPS://LOCALHOST:PORT"}),
-    Case("prefix", cluster={"server": "https://127.0.0.1:PORT/k8s/clusters/c-1"}),
-    Case("prefix and slash", cluster={"server": "https://127.0.0.1:PORT/k8s/"}),
-    Case("prefix to be encoded", cluster={"server": "https://127.0.0.1:PORT/a%20b"}),
-    Case("query", "cluster.server", cluster={"server": "https://127.0.0.1:PORT/a?b=c"}),
-    Case("no scheme", "cluster.server", cluster={"server": "127.0.0.1:PORT"}),
-    Case("another scheme", "cluster.server", cluster={"server": "ftp://127.0.0.1:PORT"}),
-    Case("no port", BOTH_REFUSE, cluster={"server": "https://127.0.0.1:x"}),
-    Case("no server", BOTH_REFUSE, cluster={"server": None}),
-    Case("proxy", cluster={"proxy-url": "http://127.0.0.1:PROXY"}),
-    Case("proxy with a password", cluster={"proxy-url": "http://me:p%40w@127.0.0.1:PROXY"}),
-    Case("proxy of SOCKS", "proxy-url", cluster={"proxy-url": "socks5://127.0.0.1:PROXY"}),
-    Case("proxy without scheme", BOTH_REFUSE, cluster={"proxy-url": "127.0.0.1:PROXY"}),
-    Case("token", user={"token": "abc.def"}),
-    Case("token of a number", BOTH_REFUSE, user={"token": 7}),
-    Case("token of two lines", BOTH_REFUSE, user={"token": "a\nb"}),
-    Case("token file", user={"tokenFile": "token"}),
-    Case("token file before token", user={"tokenFile": "token", "token": "t"}),
-    Case("token file that is gone", user={"tokenFile": "no-token", "token": "t"}),
-    Case("token file alone and gone", BOTH_REFUSE, user={"tokenFile": "no-token"}),
-    Case("name and password", user={"username": "me", "password": "p:ä"}),
-    Case("name alone", user={"username": "me"}),
-    Case("password and token", BOTH_REFUSE, user={"username": "me", "token": "t"}),
-    Case("certificate", user={"client-certificate": "../login.crt", "client-key": "login.key"}),
-    Case("certificate as data", user={"client-certificate-data": "CERT", "client-key-data": "KEY"}),
-    Case(
-        "certificate and key apart",
-        user={"client-certificate": "../login.crt", "client-key-data": "KEY"},
-    ),
-    Case(
-        "certificate and token",
-        user={"client-certificate-data": "CERT", "client-key-data": "KEY", "token": "t"},
-    ),
-    Case("certificate without key", BOTH_REFUSE, user={"client-certificate": "../login.crt"}),
-    Case(
-        "certificate twice",
-        BOTH_REFUSE,
-        user={
-            "client-certificate": "../login.crt",
-            "client-certificate-data": "CERT",
-            "client-key": "login.key",
-        },
-    ),
-    Case("key alone", user={"client-key": "login.key", "token": "t"}),
-    Case(
-        "key of another",
-        BOTH_REFUSE,
-        user={"client-certificate-data": "CERT", "client-key": "other.key"},
-    ),
-    Case(
-        "key encrypted",
-        BOTH_REFUSE,
-        user={"client-certificate-data": "CERT", "client-key": "locked.key"},
-    ),
-    Case(
-        "impersonation",
-        user={
-            "token": "t",
-            "as": "jane",
-            "as-uid": "1",
-            "as-groups": ["a", "b"],
-            "as-user-extra": {"x/y z": ["1", "2"]},
-        },
-    ),
-    Case("impersonation of nobody", BOTH_REFUSE, user={"token": "t", "as-groups": ["a"]}),
-    Case("provider", "auth-provider", user={"auth-provider": {"name": "oidc", "config": {}}}),
-    Case("program", user=exec_with()),
-    Case(
-        "program of the older version",
-        user={"exec": {"apiVersion": V1BETA1, "command": "../bin/login"}},
-    ),
-    Case(
-        "program of the oldest version",
-        BOTH_REFUSE,
-        user=exec_with(apiVersion=f"{V1[:-2]}v1alpha1"),
-    ),
-    Case("program of PATH", user=exec_with(command="login-of-path")),
-    Case(
-        "program of a PATH of its own",
-        user=exec_with(command="login-of-path", env=[{"name": "PATH", "value": "/no/such"}]),
-    ),
-    Case(
-        "program that is not there",
-        BOTH_REFUSE,
-        user=exec_with(command="login", installHint="get it"),
-    ),
-    Case(
-        "program with arguments and variables",
-        user=exec_with(
-            args=["a", "b c"],
-            env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "B"}],
-        ),
-    ),
-    Case(
-        "program that knows the cluster",
-        user=exec_with(provideClusterInfo=True),
-        cluster={"extensions": [SETTINGS]},
-    ),
-    Case(
-        "program that knows all of the cluster",
-        user=exec_with(provideClusterInfo=True),
-        cluster={
-            "server": "https://127.0.0.1:PORT/k8s/",
-            "tls-server-name": "localhost",
-            "proxy-url": "http://127.0.0.1:PROXY",
-            "disable-compression": True,
-        },
-    ),
-    Case("program without a terminal", user=exec_with(interactiveMode="Never")),
-    Case("program for a person", BOTH_REFUSE, user=exec_with(interactiveMode="Always")),
-    Case("program of an unknown mode", BOTH_REFUSE, user=exec_with(interactiveMode=None)),
-    Case("program with a nameless variable", BOTH_REFUSE, user=exec_with(env=[{"value": "x"}])),
-    Case(
-        "program with a certificate",
-        user=exec_with(),
-        prints={"clientCertificateData": "CERT", "clientKeyData": "KEY"},
-    ),
-    Case(
-        "program with both",
-        user=exec_with(),
-        prints={"clientCertificateData": "CERT", "clientKeyData": "KEY", "token": "t"},
-    ),
-    Case(
-        "program with half a certificate",
-        BOTH_REFUSE,
-        user=exec_with(),
-        prints={"clientKeyData": "KEY"},
-    ),
-    Case("program with nothing", BOTH_REFUSE, user=exec_with(), prints={}),
-    Case("program that fails", BOTH_REFUSE, user=exec_with(command="false")),
-    Case("program beside a token", user={**exec_with(), "token": "t"}),
-    Case(
-        "program beside a certificate",
-        user={**exec_with(), "client-certificate-data": "CERT", "client-key-data": "KEY"},
-    ),
-    Case(
-        "program beside a provider",
-        BOTH_REFUSE,
-        user={**exec_with(), "auth-provider": {"name": "oidc"}},
-    ),
-    Case(
-        "nulls",
-        clusters=[
-            {
-                "name": "k",
-                "cluster": {
-                    "server": "https://127.0.0.1:PORT",
-                    "certificate-authority": "ca.crt",
-                    "tls-server-name": None,
-                },
-            }
-        ],
-        users=[{"name": "u", "user": {"token": "t", "exec": None}}],
-        preferences=None,
-    ),
-    Case(
-        "unknown fields",
-        users=[{"name": "u", "user": {"token": "t", "colour": "red"}}],
-        colour="red",
-    ),
-    Case("another kind", BOTH_REFUSE, kind="Pod", apiVersion="v1"),
-    Case("another version", BOTH_REFUSE, kind="Config", apiVersion="v2"),
-    Case("a name twice", BOTH_REFUSE, users=[{"name": "u", "user": {}}, {"name": "u", "user": {}}]),
-    Case("no list", BOTH_REFUSE, users={"u": {"token": "t"}}),
-    Case(
-        "user of a second file",
-        users=None,
-        second={"users": [{"name": "u", "user": {"tokenFile": "token"}}]},
-    ),
-    Case(
-        "user of the first file",
-        second={"users": [{"name": "u", "user": {"as": "jane"}}], "current-context": "d"},
-    ),
-    Case("empty second file", second={}),
-)
 
 
 @pytest.fixture
@@ -434,11 +231,11 @@ async def run_ours(files: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("as_kubectl.txt")))
 async def test_d_76_a_kubeconfig_works_as_in_kubectl_or_is_refused_by_name(
-    case: Case, home: Path, pki: Pki, kubectl: str
+    story: Story, golden: Golden, home: Path, pki: Pki, kubectl: str
 ) -> None:
-    server = Server(pki)
+    case, server = Case(story.commands[0]), Server(pki)
     async with server.running():
         file = home / "config/config"
         file.write_text(yaml.safe_dump(fill(case.content, server, pki)))
@@ -455,13 +252,14 @@ async def test_d_76_a_kubeconfig_works_as_in_kubectl_or_is_refused_by_name(
         ours = await run_ours(files)
         seen = [*server.seen, *take_got(home)]
 
-    if case.expected == SAME:
-        assert (error, ours) == ("", "")
-        assert seen == theirs
+    assert ours.isprintable(), "it is one line"
+    [(_, field)] = story.lines
+    if error == ours == "" and seen == theirs:
+        found = "same"
+    elif field not in ("same", "both refuse") and field in ours:
+        found = field
+    elif error and ours:
+        found = "both refuse"
     else:
-        assert ours.isprintable(), "it is one line"
-        assert ours
-        if case.expected == BOTH_REFUSE:
-            assert error, "kubectl takes it"
-        else:
-            assert case.expected in ours
+        found = f"kubectl {error or theirs}, ours {ours or seen}"
+    story.check(found, golden)

@@ -18,7 +18,9 @@ from rollout_operator.kube.connection import Access, Transport, connect
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.model.names import ConfigError, Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
+from tests.goldens import Golden
 from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.stories import Story, read_stories
 from tests.world.pki import LIFE, Pki, make_pki
 
 POD = "/api/v1/namespaces/prod/pods/a-0"
@@ -307,110 +309,40 @@ async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kub
     assert [request.headers["host"] for request in proxy.requests] == ["api.invalid:8080"] * 2
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        pytest.param({"current-context": None}, "current-context is not set", id="no context set"),
-        pytest.param(
-            {"current-context": "z"},
-            "contexts[name=z].context is not there; there is only other, c",
-            id="no such context",
-        ),
-        pytest.param(
-            {"clusters": []}, "clusters[name=k].cluster is not there", id="no such cluster"
-        ),
-        pytest.param({"clusters": 7}, "clusters: Expected array, got int", id="no list"),
-        pytest.param({"users": None}, "users[name=u].user is not there", id="no such user"),
-        pytest.param(
-            {"users": [{"name": "u", "user": {"client-certificate": "no.crt"}}]},
-            "users[name=u].user.client-certificate: there is no file /",
-            id="certificate that is not there",
-        ),
-        pytest.param(
-            {"users": [{"name": "u", "user": {"tokenFile": "no-token"}}]},
-            "no-token: No such file",
-            id="token file that is not there",
-        ),
-        pytest.param(
-            {"users": [{"name": "u", "user": {"exec": {"apiVersion": "x"}}}]},
-            "users[name=u].user.exec.command is not set",
-            id="program without a command",
-        ),
-        pytest.param(
-            {"clusters": [{"name": "k", "cluster": {"certificate-authority-data": "!!!"}}]},
-            "clusters[name=k].cluster.certificate-authority-data is not base64",
-            id="CA that is none",
-        ),
-        pytest.param(
-            {"clusters": [{"name": "k", "cluster": {"proxy-url": "socks5://me:pw@p:1"}}]},
-            "cluster.proxy-url must begin with http:// or https://",
-            id="proxy of another kind",
-        ),
-    ],
-)
-async def test_flag_14_what_is_wrong_with_a_kubeconfig(
-    kubeconfig: Kubeconfig, content: dict[str, object], problem: str
-) -> None:
-    kubeconfig.content = content
-    file = kubeconfig.write()
-    url = "https://127.0.0.1:1"
-    message = await reason_of(
-        Access(namespace="ops", api_url=url, config_file=str(file), environ={})
-    )
-    assert problem in message
-    assert str(file.parent) in message or url in message
-    assert "pw" not in message
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        pytest.param(b"a: [\nb: secret", "it is not YAML at line 2", id="no YAML"),
-        pytest.param(b"\xff\xfe\x00", "it is not YAML", id="no text"),
-        pytest.param(b"", "current-context is not set", id="empty"),
-        pytest.param(b"secret", "it is not a kubeconfig: no mapping of fields", id="a word"),
-        pytest.param(None, "No such file or directory", id="no file"),
-    ],
-)
-async def test_flag_14_a_file_that_is_no_kubeconfig(
-    tmp_path: Path, content: bytes | None, problem: str
-) -> None:
-    file = tmp_path / "kubeconfig"
-    if content is not None:
-        file.write_bytes(content)
-    message = await reason_of(Access(namespace="ops", api_url="https://x", config_file=str(file)))
-    assert message == f"-kubernetes.config-file {file}: {problem}"
-
-
-@pytest.mark.parametrize(
-    ("url", "environ", "problem"),
-    [
-        ("https://127.0.0.1:99999", {}, '-kubernetes.api-url: "https://127.0.0.1:99999" {port}'),
-        ("10.0.0.1:6443", {}, '-kubernetes.api-url: "10.0.0.1:6443" must begin with https://'),
-        ("https://me@k", {}, "-kubernetes.api-url: a user, a query or a fragment in the URL"),
-        ("https://k", {"HTTPS_PROXY": "p:99999"}, "HTTPS_PROXY {port}"),
-        ("https://k", {"https_proxy": "http://me:pw@p..b"}, "HTTPS_PROXY has an invalid host"),
-        ("http://k", {"HTTP_PROXY": "socks5://p"}, "HTTP_PROXY must begin with http://"),
-        ("", {"KUBERNETES_SERVICE_PORT": "99999"}, 'PORT: "https://k:99999" {port}'),
-        ("", {"KUBERNETES_SERVICE_PORT": "tcp"}, 'PORT: "https://k:tcp" {port}'),
-        ("", {"KUBERNETES_SERVICE_HOST": "1.2.3.999"}, '"https://1.2.3.999:443" has an inv'),
-    ],
-)  # fmt: skip
-async def test_a_url_that_cannot_be_called_is_named_with_its_source(
-    account: Path, kubeconfig: Kubeconfig, url: str, environ: dict[str, str], problem: str
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("connect.txt")))
+async def test_flag_14_what_cannot_be_called_is_named_with_its_source(
+    story: Story, golden: Golden, account: Path, kubeconfig: Kubeconfig
 ) -> None:
     """FLAG-14: before anything is sent, and without the password of a proxy."""
-    message = await reason_of(
-        Access(
-            namespace="ops",
-            api_url=url,
-            config_file=str(kubeconfig.write()) if url else "",
-            service_account=account,
-            environ={"KUBERNETES_SERVICE_HOST": "k", "KUBERNETES_SERVICE_PORT": "443", **environ},
-        )
+    [command] = story.commands
+    verb, _, rest = command.partition(" ")
+    kubeconfig.content = yaml.safe_load(rest) if verb == "config" else {}
+    kubeconfig.write()
+    if verb == "file":
+        text = rest.encode("latin-1").decode("unicode_escape").encode("latin-1")
+        kubeconfig.file.write_bytes(text)
+    elif verb == "gone":
+        kubeconfig.file.unlink()
+    elif verb == "account":
+        name, _, content = rest.partition(" ")
+        (account / name).unlink()
+        if content:
+            (account / name).write_text(content.strip("'"))
+    words = dict(word.split("=") for word in rest.split()) if verb == "access" else {}
+    url = words.pop("url", "" if verb in ("account", "access") else "https://127.0.0.1:1")
+    if not url:
+        words = {"KUBERNETES_SERVICE_HOST": "k", "KUBERNETES_SERVICE_PORT": "443", **words}
+    access = Access(
+        namespace="ops",
+        api_url=url,
+        config_file=str(kubeconfig.file) if url else "",
+        service_account=account,
+        environ={name: value for name, value in words.items() if value},
     )
-    assert problem.format(port="needs a port from 1 to 65535") in message
+    message = (await reason_of(access)).partition(" [X509")[0]
     assert "pw" not in message
+    shown = message.replace(f"{kubeconfig.file}", "FILE").replace(f"{account}/", "")
+    story.check(shown, golden)
 
 
 # --- in a cluster ------------------------------------------------------------------------------
@@ -453,35 +385,3 @@ async def test_in_a_cluster_another_ca_is_refused(account: Path, other_pki: Pki)
     ):
         with pytest.raises(Unreachable, match="is signed by an authority that is not trusted"):
             await client.fetch(PODS, "prod", "a-0")
-
-
-@pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"])
-async def test_flag_14_neither_flag_outside_of_a_cluster(account: Path, missing: str) -> None:
-    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    del environ[missing]
-    access = Access(namespace="ops", service_account=account, environ=environ)
-    assert await reason_of(access) == (
-        f"not in a cluster: environment variable {missing} is not set; outside of a cluster set"
-        " both -kubernetes.api-url and -kubernetes.config-file"
-    )
-
-
-@pytest.mark.parametrize("name", ["token", "ca.crt"])
-@pytest.mark.parametrize("content", [None, ""], ids=["missing", "empty"])
-async def test_dep_11_an_incomplete_service_account_is_named(
-    account: Path, name: str, content: str | None
-) -> None:
-    (account / name).unlink()
-    if content is not None:
-        (account / name).write_text(content)
-    assert str(account / name) in await reason_of(in_cluster(account))
-
-
-async def test_a_token_that_is_not_mounted_is_explained(account: Path) -> None:
-    (account / "token").unlink()
-    assert "automountServiceAccountToken is false" in await reason_of(in_cluster(account))
-
-
-async def test_a_ca_file_that_holds_no_certificate(account: Path) -> None:
-    (account / "ca.crt").write_text("hello")
-    assert "certificates for https://127.0.0.1:1" in await reason_of(in_cluster(account))
