@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -23,7 +24,8 @@ from rollout_operator.model.objects import Deletion, Newcomers, Pod, StatefulSet
 from rollout_operator.planning.readiness import measure_readiness
 from tests.builders import NOW, pod, sts, unreadable
 from tests.fakes_clock import FakeClock
-from tests.planning.tables import read_table
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 
 GROUPS: Final = tuple((GROUP, name) for name in ("ingester", "other"))
 LABELS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -213,173 +215,12 @@ def read_pod(words: list[str]) -> dict[str, object]:
     return {"resource_version": words[0]} if words else {}
 
 
-CASES = """
-deleted while it was short
-  down 1, delete | ingester 2/3 600s
-deleted while it was whole
-  delete | none
-its label was taken off
-  down 1, label none | ingester 2/3 600s
-it moved to another group
-  down 1, label other | ingester 2/3 600s
-it moved on from there
-  down 1, label other, wait moment, label none | ingester 2/3 599s | other 2/3 600s
-it came back, short as it is, and left again
-  down 1, label none, wait moment, label back, wait moment, label none | ingester 2/3 600s
-it is back, and whole or not no zone of its own
-  down 1, label none, label back | none
-its last pod came up
-  down 1, label none, up 1 | none
-and went down again: it counts no more
-  down 1, label none, up 1, down 1 | none
-the time is over
-  down 1, delete, wait end | none
-what was allowed to go counts as gone
-  accepted 1, delete | ingester 2/3 600s
-and what terminates
-  going 1, delete | ingester 2/3 600s
-new replicas that were never ready hold nothing (D-67)
-  down 2, newcomers 2, status 2, delete | none
-but where it is short they count until it is whole once
-  down 1, down 2, newcomers 2, delete | ingester 1/3 600s
-owner references go before the StatefulSet
-  down 1, orphan, delete | ingester 2/3 600s
-and after it
-  down 1, delete, orphan | ingester 2/3 600s
-its pods are as they are
-  down 1, delete, orphan, up 1, down 0, down 2, orphan | ingester 1/3 600s
-all its pods are ready: nothing holds, and it is remembered
-  down 1, delete, up 1, orphan | ingester 3/3 600s
-another zone moves to another group before it
-  down 1, follow other | other 2/3 600s
-and it moves, too
-  down 1, follow other, label other | ingester 2/3 600s
-another zone leaves all groups
-  down 1, follow none | none
-its label is taken off, and it gets another
-  down 1, follow none other | other 2/3 600s
-or it is created anew with another
-  down 1, follow delete other | other 2/3 600s
-its label is taken off, and put back
-  down 1, follow none back | none
-both labels are off, and one zone gets another
-  down 1, label none, follow none other | ingester 2/3 600s | other 2/3 600s
-it is back, and moves on in two steps
-  down 1, follow none back none other | other 2/3 600s
-it was in no group for long
-  down 1, follow none lag other | none
-it is gone when another zone moves to another group
-  down 1, delete, orphan, wait moment, follow other | ingester 2/3 599s | other 2/3 599s
-its label is off when another zone moves
-  down 1, label none, follow other | ingester 2/3 600s | other 2/3 600s
-only its pods are left when another zone moves
-  down 1, orphan, delete, restart, follow other | ingester 2/3 600s | other 2/3 600s
-it left later where another zone moves
-  down 1, label other, wait moment, label none, follow other | ingester 2/3 599s | other 2/3 600s
-its time is over when another zone moves
-  down 1, delete, orphan, wait end, follow other | none
-it is gone when another zone leaves all groups
-  down 1, delete, orphan, follow none | ingester 2/3 600s
-another is created, and not in the group
-  down 1, delete, orphan, create none 2 | ingester 2/3 600s
-until that is whole
-  down 1, delete, orphan, create none 3, adopt | none
-another is created in the group: the real zone counts
-  down 1, delete, orphan, create | none
-that leaves short again
-  down 1, delete, create back 0, label none | ingester 0/3 600s
-scaled to 0 for good
-  down 1, label none, scale 0, bookmark | none
-its pods go first, and it was whole
-  terminate, going 0, going 1, going 2, gone 0, gone 1, gone 2, delete | none
-its pods go first, and it was short
-  down 1, terminate, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
-its pods go after it, and it was whole
-  delete, going 0, going 1, gone 0, gone 1, gone 2 | none
-its pods go after it, and it was short
-  down 1, delete, going 0, gone 0, gone 1, gone 2 | ingester 0/3 600s
-a pod that was down already, of which the watch tells late
-  delete, down 1 13 | ingester 2/3 600s
-one that was going already
-  delete, going 1 13 | ingester 2/3 600s
-one that was gone already
-  delete, gone 1 13 | ingester 2/3 600s
-one that was back, and another that was not, of which the watch tells late
-  down 1 14, label none, up 1 15, going 2 15 | ingester 2/3 600s
-and no other
-  down 1 14, label none, up 1 15, bookmark | none
-one that was ready, of which the watch tells late
-  delete, up 1 13 | none
-one that was down already, of which a slow watch tells much later
-  delete, wait lag, down 1 13 | ingester 2/3 540s
-and when it would count no more
-  delete, wait end, down 1 13 | none
-its label went while the watch of pods was behind
-  label none, down 1 13 | ingester 2/3 600s
-and another zone moved before the watch told
-  label none, follow other, down 1 13 | ingester 2/3 600s | other 2/3 600s
-it was deleted, and another zone moved in two steps before the watch told
-  delete, follow none other, down 1 13 | ingester 2/3 600s | other 2/3 600s
-another zone moved, and a pod went down after that
-  label none, follow other, down 1 | none
-its pods go first, and the watch tells late that one was down
-  terminate, down 1 13, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
-and tells it only when the zone is gone
-  terminate, delete, gone 1 13 | ingester 2/3 600s
-its pods go first, and a list after a gap no longer has them
-  terminate, delete, gap gone 1 | ingester 2/3 600s
-its pods go first, and a list in the middle no longer has one
-  terminate, gap gone 1, gone 0, gone 2, delete | ingester 0/3 600s
-the watch had told that they were going
-  terminate, going 0, going 1, going 2, gap gone 1, gone 0, gone 2, delete | none
-it begins to go while the cache of pods is too old
-  blind, terminate, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
-a list of pods after a gap no longer has one, which may have gone before
-  delete, gap gone 1 | ingester 2/3 600s
-or shows it down
-  delete, gap down 1 | ingester 2/3 600s
-its label went, and another zone moved, before the list
-  label none, follow other, gap gone 1 | ingester 2/3 600s | other 2/3 600s
-the watch had shown that pod after the zone left
-  delete, up 1, gap gone 1 | none
-also a list that comes much later
-  delete, wait lag, gap gone 1 | ingester 2/3 540s
-a gap after the watch has caught up
-  delete, bookmark, gap gone 1 | none
-the cache of pods is too old to say whether it was whole
-  blind, delete, gone 0 | ingester 2/3 600s
-a list after a gap finds it gone
-  down 1, relist | ingester 2/3 600s
-a list after a gap finds another in its place
-  down 1, relist new | none
-it could not be read, and is deleted
-  spoil, delete | ingester 3/3 600s
-it could not be read, and is deleted short
-  down 1, spoil, delete | ingester 2/3 600s
-it cannot be read any more, and has no label
-  down 1, spoil none | ingester 2/3 600s
-it was short when this process began
-  down 1, orphan, delete, restart | ingester 2/3 600s
-all its pods were ready when this process began
-  orphan, delete, restart, down 1 | none
-its StatefulSet was there when this process began
-  down 1, orphan, restart | none
-pods of a StatefulSet that went just now
-  down 1, delete, restart | ingester 2/3 600s
-what is left of it comes up after this process began
-  down 1, orphan, delete, restart, up 1, orphan | ingester 3/3 600s
-nothing is left of it
-  down 1, delete, gone 0, gone 1, gone 2, restart | none
-"""
-
-
-@pytest.mark.parametrize(("steps", "expected"), read_table(CASES, str))
-def test_si26_what_counts(steps: str, expected: list[str]) -> None:
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("departed.txt")))
+def test_si26_what_counts(story: Story, golden: Golden) -> None:
     world = World()
-    # Pods are at 11 to 13: what has an older version than the deletion was before it.
     world.version = 20
-    world.play(steps)
-    assert (world.outline() or ["none"]) == expected
+    world.play(*story.commands)
+    story.check(", ".join(world.outline()) or "none", golden)
 
 
 def test_si26_a_pod_of_another_owner_is_none_of_the_zone() -> None:
