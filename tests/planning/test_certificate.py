@@ -1,6 +1,8 @@
-"""What the certificate Secret needs next: section 13, W-11, SI-19, LI-13, DEP-17, D-30."""
+"""What the certificate Secret needs next: certificate.txt, and names and lives."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,15 +13,17 @@ from rollout_operator.planning.certificate import (
     OVERLAP,
     BrokenCertificate,
     CertificateStep,
-    Decision,
+    Marks,
     UsableCertificate,
     Validity,
     Wanted,
     choose_ca_life,
     choose_names,
     plan_certificate,
+    plan_secret,
 )
-from tests.planning.tables import read_table
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -39,194 +43,67 @@ def valid(days: float, *, start: datetime = START) -> Validity:
 HELD = UsableCertificate(names=(HOST,), leaf=valid(90), ca=valid(365), may_sign=True)
 FOREIGN = replace(HELD, ca=valid(90), may_sign=False)
 # Two overlaps before a third of its life is left: then its successor is served in time.
-FOREIGN_DUE = START + 60 * DAY - 2 * OVERLAP
-NEXT = valid(365, start=FOREIGN_DUE)
-PENDING = replace(FOREIGN, next_ca=NEXT)
-SWITCHED = replace(HELD, old_ca=valid(200))
-
-BASES = {"held": HELD, "foreign": FOREIGN, "pending": PENDING, "switched": SWITCHED}
-
-
-def read_case(text: str) -> tuple[UsableCertificate, datetime]:
-    """Return what is held and the time: `held ca=120; day 60 -1s`, `foreign; due`.
-
-    Numbers are days of validity, `names` are divided by commas; `due` is when a foreign one is.
-    """
-    words, when = text.split("; ")
-    base, *changes = words.split()
-    fields: dict[str, object] = {}
-    for name, _, value in (change.partition("=") for change in changes):
-        is_list = name == "names"
-        names = tuple(filter(None, value.split(",")))
-        fields[name] = names if is_list else valid(float(value))
-    now = FOREIGN_DUE if when.startswith("due") else START + float(when.split()[1]) * DAY
-    now -= SECOND if when.endswith(" -1s") else timedelta(0)
-    return replace(BASES[base], **fields), now
+DUE = START + 60 * DAY - 2 * OVERLAP
+BROKEN = BrokenCertificate(problem="key: missing")
+BASES: dict[str, UsableCertificate | BrokenCertificate] = {
+    "held": HELD,
+    "foreign": FOREIGN,
+    "pending": replace(FOREIGN, next_ca=valid(365, start=DUE)),
+    "switched": replace(HELD, old_ca=valid(200)),
+    "broken": BROKEN,
+}
+MARKS: dict[str, dict[str, Any]] = {
+    "alien": {"leaf_name": "etcd.example"},
+    "empty": {"is_empty": True},
+    "immutable": {"is_immutable": True},
+    "issued": {"leaf_name": "rollout-operator"},
+    "known": {"is_known": True},
+    "labelled": {"is_labelled": True},
+    "unmarked": {},
+}
 
 
-STEPS = """
-SEED-096 a good one is kept
-  held; day 0 | keep: the certificate is good until 2026-04-01T00:00:00Z
-W-11 before two thirds: kept
-  held; day 60 -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
-W-11 two thirds of life, back-dating not counted: renewed under the kept CA
-  held; day 60
-  | issue_leaf: the certificate ends at 2026-04-01T00:00:00Z: a third of its life is left
-a leaf that lasts longer than wanted: a third of what is wanted
-  held leaf=365 ca=999; day 335 -1s | keep: the certificate is good until 2027-01-01T00:00:00Z
-W-11 and not earlier
-  held leaf=365 ca=999; day 335
-  | issue_leaf: the certificate ends at 2027-01-01T00:00:00Z: a third of its life is left
-TLS-11 foreign: reused
-  foreign; due -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
-DEP-17 foreign and due: our next CA is published first
-  foreign; due | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca has no key
-a CA that would cut its leaves short: the next one
-  held ca=120; day 60
-  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
-    2026-05-01T00:00:00Z
-LI-13 a change of CA begins early enough to be over before a third is left
-  held ca=100; due
-  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
-    2026-04-11T00:00:00Z
-a CA that ends before its leaf decides
-  held ca=40; day 10
-  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
-    2026-02-10T00:00:00Z
-a wildcard is a name
-  held names=*.prod.SVC; day 0 | keep: the certificate is good until 2026-04-01T00:00:00Z
-TLS-12 another name: a leaf at once
-  held names=*.svc,prod.svc,xop.prod.svc; day 0
-  | issue_leaf: the certificate is for *.svc, prod.svc, xop.prod.svc, not for op.prod.svc
-no name
-  held names=; day 0 | issue_leaf: the certificate is for no name, not for op.prod.svc
-SEED-101 past its end: a leaf at once
-  held; day 90
-  | issue_leaf: the certificate is not valid now, but from 2025-12-31T23:55:00Z to
-    2026-04-01T00:00:00Z
-the old CA stays for a day
-  switched; day 1 -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
-the old CA goes
-  switched; day 1 | drop_old_ca: no server needs the old ca any more
-it has ended
-  switched old_ca=0; day 0 | drop_old_ca: no server needs the old ca any more
-"""
+def read_held(words: list[str]) -> UsableCertificate | BrokenCertificate:
+    """Return what is held: `365@89` is valid for so many days since day 89, `names` a list."""
+    [base] = [BASES[word] for word in words if word in BASES]
+    fields: dict[str, Any] = {}
+    for name, is_given, value in (word.partition("=") for word in words):
+        match name:
+            case "names":
+                fields["names"] = tuple(filter(None, value.split(",")))
+            case "published":
+                fields["next_published_for"] = float(value) * SECOND
+            case _ if is_given:
+                days, _, start = value.partition("@")
+                fields[name] = valid(float(days), start=START + float(start or 0) * DAY)
+    return replace(base, **fields)
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(STEPS, read_case))
-def test_next_step(case: tuple[UsableCertificate, datetime], expected: list[str]) -> None:
-    held, now = case
-    decision = plan_certificate(held, WANTED, now)
-    assert [f"{decision.step}: {decision.reason}"] == expected
+def read_time(words: list[str]) -> datetime:
+    now = DUE if "due" in words else START
+    for word in words:
+        if word != "due":
+            now += float(word[:-1]) * (DAY if word.endswith("d") else SECOND)
+    return now
 
 
-def test_fp33_a_leaf_that_is_not_valid_yet_is_replaced_at_once() -> None:
-    held = replace(HELD, leaf=valid(90, start=START + DAY))
-
-    assert plan_certificate(held, WANTED, START).step is CertificateStep.ISSUE_LEAF
-
-
-@pytest.mark.parametrize(
-    ("published", "after", "step"),
-    [
-        pytest.param(None, OVERLAP, CertificateStep.KEEP, id="SI-19 not published: waits"),
-        pytest.param(
-            OVERLAP - SECOND, OVERLAP, CertificateStep.KEEP, id="SI-19 not for long enough: waits"
-        ),
-        pytest.param(OVERLAP, OVERLAP, CertificateStep.SWITCH_CA, id="published for the overlap"),
-        pytest.param(
-            None,
-            18.75 * DAY + 2 * OVERLAP - SECOND,
-            CertificateStep.KEEP,
-            id="more than an eighth of life is left: waits",
-        ),
-        pytest.param(
-            None,
-            18.75 * DAY + 2 * OVERLAP,
-            CertificateStep.SWITCH_CA,
-            id="LI-13 an eighth of life is left: switches anyway",
-        ),
-    ],
-)
-def test_the_next_ca_is_published_before_it_is_used(
-    published: timedelta | None, after: timedelta, step: CertificateStep
-) -> None:
-    held = replace(PENDING, next_published_for=published)
-
-    assert plan_certificate(held, WANTED, FOREIGN_DUE + after).step == step
-
-
-def test_a_foreign_secret_near_its_end_still_gets_its_overlap() -> None:
-    """SI-19: within the last eighth, the next CA waits for being published, but not for ever."""
-    now = START + 89 * DAY
-    held = replace(FOREIGN, next_ca=valid(365, start=now))
-
-    assert plan_certificate(held, WANTED, now + OVERLAP).step == CertificateStep.KEEP
-    assert plan_certificate(held, WANTED, now + 5 * OVERLAP).step == CertificateStep.SWITCH_CA
-
-
-@pytest.mark.parametrize(
-    ("held", "expected"),
-    [
-        pytest.param(HELD, START + 60 * DAY, id="until it is due"),
-        pytest.param(SWITCHED, START + DAY, id="until the old CA goes"),
-        pytest.param(
-            replace(PENDING, next_published_for=30 * SECOND),
-            FOREIGN_DUE + OVERLAP,
-            id="until the overlap is over",
-        ),
-        pytest.param(PENDING, FOREIGN_DUE + 45 * SECOND, id="soon, to see it published"),
-    ],
-)
-def test_it_says_when_to_reconcile_again(held: UsableCertificate, expected: datetime) -> None:
-    now = FOREIGN_DUE + 30 * SECOND if held.next_ca else START
-
-    assert plan_certificate(held, WANTED, now).requeue_at == expected
-
-
-@pytest.mark.parametrize(
-    ("facts", "now", "trusts_old"),
-    [
-        pytest.param(BrokenCertificate(problem="key: missing"), START, False, id="TLS-11 broken"),
-        pytest.param(replace(FOREIGN, names=("x",)), START, True, id="foreign, another name"),
-        pytest.param(FOREIGN, START + 90 * DAY, False, id="SEED-101 foreign and past its end"),
-        pytest.param(
-            replace(HELD, leaf=valid(400), ca=valid(80)), START + 80 * DAY, False, id="CA ended"
-        ),
-        pytest.param(
-            replace(HELD, ca=valid(90.5)), START + 90 * DAY, True, id="CA with no life to give"
-        ),
-    ],
-)
-def test_starts_over(
-    facts: BrokenCertificate | UsableCertificate, now: datetime, trusts_old: bool
-) -> None:
-    """W-11: what no client accepts is replaced at once; other replicas may serve by a good CA."""
-    decision = plan_certificate(facts, WANTED, now)
-
-    assert decision.step == CertificateStep.START_OVER
-    assert not decision.may_serve
-    assert decision.trusts_old == trusts_old
-
-
-def test_a_problem_is_the_reason() -> None:
-    assert plan_certificate(BrokenCertificate(problem="key: missing"), WANTED, START) == Decision(
-        step=CertificateStep.START_OVER, reason="key: missing", may_serve=False
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("certificate.txt")))
+def test_case(story: Story, golden: Golden) -> None:
+    held, when = (part.split() for part in story.commands[0].split("; "))
+    facts, now = read_held(held), read_time(when)
+    marks = [MARKS[word] for word in held if word in MARKS]
+    given = {key: value for one in marks for key, value in one.items()}
+    decision = (
+        plan_secret(Marks(**given), facts, WANTED, now)
+        if marks
+        else plan_certificate(facts, WANTED, now)
     )
-
-
-def test_a_published_next_ca_is_better_than_starting_over() -> None:
-    decision = plan_certificate(PENDING, WANTED, START + 90 * DAY)
-
-    assert decision.step == CertificateStep.SWITCH_CA
-    assert not decision.may_serve
-
-
-def test_a_next_ca_without_life_to_give_is_made_anew() -> None:
-    """Left behind by us, found again after a year of another version."""
-    held = replace(PENDING, next_ca=valid(80))
-
-    assert plan_certificate(held, WANTED, FOREIGN_DUE).step == CertificateStep.INTRODUCE_CA
+    shown = [f"{decision.step}: {decision.reason}"]
+    shown += ["not served"] * (not decision.may_serve)
+    shown += ["its CA stays published"] * decision.trusts_old
+    if decision.requeue_at is not None:
+        shown.append(f"again {decision.requeue_at:%j %T}")
+    story.check("; ".join(shown), golden)
 
 
 @pytest.mark.parametrize("seconds", [10, 60, 3600])
