@@ -1,6 +1,6 @@
 """The picture, the table and the lengths of the walks in `docs/architecture.md`, from the package.
 
-`python -m tests.architecture` writes them anew; `tests/test_docs_architecture.py` compares.
+`python -m tests.architecture` writes them anew; `tests/test_docs.py` compares.
 """
 
 import ast
