@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from tests.code_rules import ROOT
 from tests.judge.promises import Verdict, Violation
-from tests.mutants.__main__ import is_enough, main, render_total
+from tests.mutants.__main__ import is_enough, render_total
 from tests.mutants.catalogue import ALL, CATALOGUE
-from tests.mutants.entry import OutOfDate, read_sources
+from tests.mutants.entry import read_sources
 from tests.mutants.runner import Budget, Result, Runner, copied
 from tests.mutants.trial import Question
 from tests.simulation.campaign import Job
-from tests.simulation.fault_rates import REVIEW_PROFILES, name_profile
+from tests.simulation.fault_rates import REVIEW_PROFILES
 from tests.simulation.runtime import DEFECT
 from tests.simulation.scenarios_book import NAMES
 
@@ -72,19 +72,6 @@ def test_names_are_unique_and_there_are_enough() -> None:
 
     assert [name for name, count in names.items() if count > 1] == []
     assert len(CATALOGUE) >= 45
-
-
-@pytest.mark.parametrize(
-    "sources",
-    [
-        pytest.param({}, id="gone"),
-        pytest.param({Path("a.py"): f"{MUTANT.old}\n{MUTANT.old}"}, id="twice in a file"),
-        pytest.param({Path("a.py"): MUTANT.old, Path("b.py"): MUTANT.old}, id="in two files"),
-    ],
-)
-def test_a_text_that_is_not_in_one_place_fails_loudly(sources: dict[Path, str]) -> None:
-    with pytest.raises(OutOfDate, match=f"the catalogue is out of date: {MUTANT.name}"):
-        MUTANT.change(sources)
 
 
 @pytest.fixture(scope="module")
@@ -137,20 +124,6 @@ def test_what_the_package_shows_without_a_mutant_says_nothing(base: Path, tmp_pa
     assert not Runner(tmp_path).is_clean_without(job)
 
 
-def test_a_question_goes_on_where_it_was_left() -> None:
-    jobs = list(Question(scenarios=("s1", "s2"), schedules=5).list_jobs())
-
-    assert [job.scenario for job in jobs] == ["s2", "s1", "s2", "s1", "s2"]
-    assert [job.seed for job in jobs] == [1, 2, 3, 4, 5]
-
-
-def test_a_question_may_request_schedules_with_one_profile_only() -> None:
-    jobs = list(Question(scenarios=("s1", "s2"), schedules=7, profile="late writes").list_jobs())
-
-    assert len(jobs) == 7
-    assert {name_profile(job.seed) for job in jobs} == {"late writes"}
-
-
 def test_only_promises_that_are_named_count() -> None:
     """Any run may break another promise by chance."""
     job = Job(scenario="s1", seed=1)
@@ -183,14 +156,3 @@ def test_survivors_must_be_few() -> None:
     assert is_enough([*seen, survivor])
     assert not is_enough([*seen[1:], survivor, survivor])  # 90 %
     assert render_total([*seen, survivor]) == "mutants=20 found=19 survived=1 share=95.0%"
-
-
-def test_the_command_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list", MUTANT.name]) == 0
-    assert capsys.readouterr().out == f"{MUTANT.name}: {MUTANT.breaks}\n"
-
-
-def test_a_name_that_no_mutant_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([MUTANT.name, "nope"])
-    assert "no mutant is called nope: --list has their names" in capsys.readouterr().err

@@ -56,12 +56,28 @@ def test_every_target_is_one_of_the_makefile() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_by_commit(path: Path) -> None:
-    """A tag can be moved to other code; the version is there for people and for updates."""
+def test_a_workflow_has_what_is_pinned_and_few_rights(path: Path) -> None:
+    """A tag can be moved to other code; code of a pull request never runs with rights of ours."""
+    workflow, steps = read(path), [*list_steps(path)]
     uses = re.findall(r"uses: (.*)$", path.read_text(), re.MULTILINE)
+    more = {name for name, job in workflow["jobs"].items() if "permissions" in job}
+    checkouts = {
+        step.get("with", {}).get("persist-credentials")
+        for step in steps
+        if step.get("uses", "").startswith("actions/checkout@")
+    }
 
     assert uses
     assert [each for each in uses if not PINNED.fullmatch(each)] == []
+    assert workflow["permissions"] == {"contents": "read"}
+    assert more <= {"release", "update", "base"}
+    assert "pull_request_target" not in path.read_text()
+    assert checkouts == ({None} if path.stem in PUSHES else {False}), "the token stays in it"
+    # A branch or title becomes code where it stands in a script; in a variable it does not.
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []
+    for job in workflow["jobs"].values():
+        assert 0 < job["timeout-minutes"] <= 90
+        assert re.fullmatch(r"ubuntu-\d\d\.04", job["runs-on"])
 
 
 def test_an_action_has_one_version() -> None:
@@ -69,42 +85,6 @@ def test_an_action_has_one_version() -> None:
     uses = {*re.findall(r"uses: (.*)$", texts, re.MULTILINE)}
 
     assert len({each.partition("@")[0] for each in uses}) == len(uses)
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_reads_only_unless_a_job_says_more(path: Path) -> None:
-    workflow = read(path)
-    more = {name for name, job in workflow["jobs"].items() if "permissions" in job}
-
-    assert workflow["permissions"] == {"contents": "read"}
-    assert more <= {"release", "update", "base"}
-    # Code of a pull request never runs with rights of the repository.
-    assert "pull_request_target" not in path.read_text()
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_job_ends_and_runs_where_it_was_tried(path: Path) -> None:
-    for job in read(path)["jobs"].values():
-        assert 0 < job["timeout-minutes"] <= 90
-        assert re.fullmatch(r"ubuntu-\d\d\.04", job["runs-on"])
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_no_script_is_put_together_of_what_others_wrote(path: Path) -> None:
-    """A branch or title becomes code where it stands in a script; in a variable it does not."""
-    assert [step["run"] for step in list_steps(path) if "${{" in step.get("run", "")] == []
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_the_token_does_not_stay_in_the_checkout(path: Path) -> None:
-    checkouts = [
-        step.get("with", {}).get("persist-credentials")
-        for step in list_steps(path)
-        if step.get("uses", "").startswith("actions/checkout@")
-    ]
-
-    assert checkouts
-    assert {*checkouts} == ({None} if path.stem in PUSHES else {False})
 
 
 def test_a_release_is_signed_by_the_identity_of_its_workflow() -> None:
