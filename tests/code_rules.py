@@ -1,6 +1,6 @@
 """The source of both packages as data, and what stands in it: imports and calls.
 
-The rules themselves are in `test_layers.py` and `test_house_rules.py`.
+The rules themselves are in `test_layers.py`.
 """
 
 import ast

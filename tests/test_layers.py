@@ -1,8 +1,9 @@
-"""What import-linter cannot say of imports: the core is pure, and no modules import in a circle.
+"""What no linter knows: a pure core, circles of imports, broad catches, tasks without a parent.
 
 Who may import whom stands in `pyproject.toml`, and `lint-imports` checks it.
 """
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tests.code_rules import (
     PACKAGE,
     Module,
+    dotted,
     list_calls,
     list_imports,
     load_lab,
@@ -25,6 +27,13 @@ PURE = {"model", "planning"}
 IMPURE = {"asyncio", "time", "random", "os", "socket", "ssl", "logging", "zoneinfo"}
 # Files and the clock of the machine need no import to get at.
 IMPURE_CALLS = {"open", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+
+
+# Where anything may arrive and the show must go on: the worker of a queue, and the answer to a
+# review.
+CATCH_ALL = {"controllers/worker.py", "web/dispatch.py"}
+# Parents themselves: both cancel what they have started when they are stopped.
+TASK_MAKERS = {"aio/tasks.py", "apiserver/garbage.py"}
 
 
 def list_impure(modules: Iterable[Module]) -> Iterator[str]:
@@ -58,6 +67,78 @@ def list_circle(modules: Iterable[Module]) -> Sequence[str]:
     return ()
 
 
+def list_broad_catches(module: Module) -> Iterator[str]:
+    """Yield catches of Exception outside of the two places, and of BaseException anywhere."""
+    may_catch = _below_top(module) in CATCH_ALL
+    for node in module.nodes:
+        if isinstance(node, ast.ExceptHandler):
+            names = _caught(node.type)
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("suppress"):
+            names = [dotted(argument) for argument in node.args]
+        else:
+            continue
+        if "BaseException" in names or ("Exception" in names and not may_catch):
+            yield module.at(node, f"catches {', '.join(names)}")
+
+
+def _caught(kind: ast.expr | None) -> list[str]:
+    if kind is None:
+        return ["BaseException"]
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return [dotted(each).removeprefix("builtins.") for each in kinds]
+
+
+def list_orphan_tasks(module: Module) -> Iterator[str]:
+    """Yield tasks without a parent: started neither in a task group nor where parents are made."""
+    if _below_top(module) in TASK_MAKERS:
+        return
+    groups = _task_groups(module)
+    for call, name in list_calls(module):
+        owner, _, what = name.rpartition(".")
+        if what in {"create_task", "ensure_future"} and owner not in groups:
+            yield module.at(call, f"{name}()")
+
+
+def _task_groups(module: Module) -> set[str]:
+    """Return the names that `async with asyncio.TaskGroup()` gives."""
+    return {
+        dotted(item.optional_vars)
+        for node in module.nodes
+        if isinstance(node, ast.AsyncWith)
+        for item in node.items
+        if item.optional_vars is not None
+        and isinstance(item.context_expr, ast.Call)
+        and dotted(item.context_expr.func) == "asyncio.TaskGroup"
+    }
+
+
+def map_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Return the public classes whose name stands for two things, and where."""
+    places: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def _below_top(module: Module) -> str:
+    return Path(*module.path.parts[1:]).as_posix()
+
+
+def list_broken(module: Module) -> Iterator[str]:
+    """Yield what breaks a rule that each module keeps by itself."""
+    yield from list_broad_catches(module)
+    yield from list_orphan_tasks(module)
+
+
+def test_both_packages_keep_the_rules() -> None:
+    modules = [*load_package(), *load_lab()]
+
+    assert [finding for module in modules for finding in list_broken(module)] == []
+    assert map_shared_names(modules) == {}
+
+
 def test_the_core_is_pure() -> None:
     """D-02: a decision is a function of its snapshot."""
     assert [*list_impure(load_package())] == []
@@ -69,29 +150,31 @@ def test_no_modules_import_each_other_in_a_circle(load: Callable[[], Sequence[Mo
 
 
 @pytest.mark.parametrize(
-    ("file", "source", "finding"),
+    ("source", "findings"),
     [
-        ("planning/a.py", "def b():\n    import time", ":2: time"),
-        ("model/decode/a.py", "from os.path import join", ":1: os.path.join"),
-        ("model/a.py", "now = datetime.now(UTC)", ":1: datetime.now()"),
-        ("model/a.py", "open('b')", ":1: open()"),
-        ("web/a.py", "import time; open('b')", None),
+        ("def b():\n    import time", ":2: time"),
+        (
+            "from os.path import join\nnow = datetime.now(UTC)",
+            ":1: os.path.join :2: datetime.now()",
+        ),
+        ("open('b')", ":1: open()"),
+        ("try: ...\nexcept Exception: ...", ":2: catches Exception"),
+        ("asyncio.create_task(a())", ":1: asyncio.create_task()"),
     ],
 )
-def test_impure_code_is_found(tmp_path: Path, file: str, source: str, finding: str | None) -> None:
-    _write(tmp_path / NAME / file, source)
+def test_what_breaks_a_rule_is_found(tmp_path: Path, source: str, findings: str) -> None:
+    path = tmp_path / NAME / "planning/a.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    modules = load_modules(tmp_path / NAME)
 
-    found = [*list_impure(load_modules(tmp_path / NAME))]
-    assert found == ([f"{NAME}/{file}{finding}"] if finding else [])
+    found = [*list_impure(modules), *(one for module in modules for one in list_broken(module))]
+    assert " ".join(found).replace(f"{NAME}/planning/a.py", "") == findings
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
-    _write(tmp_path / NAME / "aio/a.py", f"from {NAME}.aio.b import c")
-    _write(tmp_path / NAME / "aio/b.py", f"from {NAME}.aio import a")
+    (tmp_path / NAME / "aio").mkdir(parents=True)
+    (tmp_path / NAME / "aio/a.py").write_text(f"from {NAME}.aio.b import c")
+    (tmp_path / NAME / "aio/b.py").write_text(f"from {NAME}.aio import a")
 
     assert {*list_circle(load_modules(tmp_path / NAME))} == {"aio.a", "aio.b"}
-
-
-def _write(path: Path, source: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source)
