@@ -15,7 +15,7 @@ from rollout_lab.virtual_loop.loop import VirtualTimeLoop
 
 from benchmarks.figures import Figure, Result
 from rollout_operator.telemetry import logs
-from tests.scaling_world import OPERATOR, mirror, run_world
+from tests.operator.scaling_stage import OPERATOR, OperatorStage
 
 GROUPS: Final = 10
 MOST: Final = 6.0
@@ -80,19 +80,14 @@ def _idle(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, s
 
 
 async def _count(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, str]]:
-    numbers = range(groups)
-    zones = [
-        mirror(f"{letter}{number}", f"demo-{number}", group=f"group-{number}")
-        for number in numbers
-        for letter in "ab"
-    ]
-    templates = {f"demo-{number}": 3 for number in numbers}
-    async with run_world(zones, templates=templates, has_webhooks=has_webhooks) as world:
+    stage = OperatorStage(has_webhooks=has_webhooks)
+    async with stage.stack:
+        await stage.act(f"groups {groups}; start > wait")
         await asyncio.sleep(SETTLED.total_seconds())
-        begin = len(world.sandbox.history.list_all(Called))
+        stage.take(Called)
         await asyncio.sleep(minutes * 60)
         return Counter(
             (one.request.verb, one.request.resource.plural)
-            for one in world.sandbox.history.list_all(Called)[begin:]
+            for one in stage.take(Called)
             if one.actor == OPERATOR
         )
