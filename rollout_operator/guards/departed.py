@@ -170,7 +170,24 @@ class DepartedZones:
                 self._forget_old(name, departed)
                 zone = self._find_zone(departed, scope, read)
                 zones += [] if zone is None else [zone]
-        return tuple(zones)
+        return (*zones, *self._list_unproven(scope, read))
+
+    def _list_unproven(self, scope: _Scope, live: _Read | None) -> Iterator[Zone]:
+        """Yield zones that were whole for all that was known, while the watch is behind.
+
+        Their cached pods hold nothing; those of a live read may. Not of budgets: their status says
+        how many zones they have.
+        """
+        if scope[0] == BUDGET:
+            return
+        seen, now = self._seen(), self._clock.elapsed()
+        for left in reversed(self._just_left.values()):
+            if left.version and not is_older(seen, left.version):
+                return  # the older ones are proven as well
+            if scope in left.scopes and now - left.at < COUNTS_FOR:
+                record = _Departed(left.sts, left.version, left.at, left.size)
+                zone = self._find_zone({scope: record}, scope, live)
+                yield from () if zone is None else (zone,)
 
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Take over a StatefulSet that came, changed or went, before its newcomers are lost."""
@@ -199,6 +216,8 @@ class DepartedZones:
         name = name_set(version)
         if name in self._just_left:
             self._take_late(name, old, new)
+            # A live read may have shown it short while the watch was behind.
+            self._notify_scopes(self._just_left[name].scopes if name in self._just_left else ())
         if version.owner_uid is not None and version.owner_uid in self._whole_at_end:
             sts = self._sets.get_by_uid(version.owner_uid)
             ended = self._whole_at_end[version.owner_uid]
@@ -488,9 +507,17 @@ class DepartedZones:
 
     def _notify(self, departed: Mapping[_Scope, _Departed]) -> None:
         newest = list(departed.values())[-_MOST_MATCHED:]
+        scopes = {
+            (kind, name)
+            for record in newest
+            for kind, _ in self._callbacks
+            for name in self._list_names(kind, record.sts)
+        }
+        self._notify_scopes({*departed, *scopes})
+
+    def _notify_scopes(self, scopes: Iterable[_Scope]) -> None:
         for kind, callback in self._callbacks:
-            names = {name for of, name in departed if of == kind}
-            for name in names.union(*(self._list_names(kind, record.sts) for record in newest)):
+            for name in {name for of, name in scopes if of == kind}:
                 callback(name)
 
 
