@@ -181,10 +181,9 @@ class DepartedZones:
         if scope[0] == BUDGET:
             return
         seen, now = self._seen(), self._clock.elapsed()
-        for left in reversed(self._just_left.values()):
-            if left.version and not is_older(seen, left.version):
-                return  # the older ones are proven as well
-            if scope in left.scopes and now - left.at < COUNTS_FOR:
+        for left in self._just_left.values():
+            is_proven = scope not in left.scopes or not is_older(seen, left.version)
+            if not is_proven and now - left.at < COUNTS_FOR:
                 record = _Departed(left.sts, left.version, left.at, left.size)
                 zone = self._find_zone({scope: record}, scope, live)
                 yield from () if zone is None else (zone,)

@@ -258,6 +258,25 @@ def test_si26_a_live_read_counts_for_a_zone_of_which_the_watch_is_behind() -> No
     assert world.departed.list_zones(GROUPS[0], {}) == ()
 
 
+def test_si26_a_whole_zone_that_a_list_no_longer_shows_holds_nothing() -> None:
+    """When it went is not known: pods that went with it are no sign that it was short."""
+    world = World()
+    world.play("relist")
+    assert world.departed.list_zones(GROUPS[0], {}) == ()
+
+
+def test_si26_a_zone_that_left_later_and_is_proven_hides_no_other() -> None:
+    """One that began to go before left last, by a version that the watch has passed."""
+    world = World()
+    world.show(sts("b", 0, resource_version="12"))
+    going = sts("b", 0, resource_version="13", is_terminating=True)
+    world.show(going)
+    world.play("delete")
+    for old, new in world.sets.remove(replace(going, resource_version="20")):
+        world.departed.on_set(old, new)
+    assert [zone.sts.name for zone in world.departed.list_zones(GROUPS[0], {})] == ["zone-a"]
+
+
 def test_si26_what_happens_to_it_wakes_the_group() -> None:
     world = World()
     world.play("down 1")
