@@ -170,16 +170,24 @@ class DepartedZones:
                 self._forget_old(name, departed)
                 zone = self._find_zone(departed, scope, read)
                 zones += [] if zone is None else [zone]
-        return (*zones, *self._list_unproven(scope, read))
+        unproven = self._list_unproven(scope, read)
+        if scope[0] == BUDGET:
+            # The status of a budget says how many zones it has, and a denial which are short.
+            now, read_pods = self._now(), live is not None
+            unproven = (zone for zone in unproven if read_pods and not _is_whole(zone, now))
+        return (*zones, *unproven)
+
+    def list_to_read(self, scope: _Scope) -> tuple[StatefulSet, ...]:
+        """Return the StatefulSets that left a scope and whose pods a live read must show."""
+        unproven = self._list_unproven(scope, None)
+        sets = {zone.sts.uid: zone.sts for zone in (*unproven, *self.list_zones(scope))}
+        return tuple(sets.values())
 
     def _list_unproven(self, scope: _Scope, live: _Read | None) -> Iterator[Zone]:
         """Yield zones that were whole for all that was known, while the watch is behind.
 
-        Their cached pods hold nothing; those of a live read may. Not of budgets: their status says
-        how many zones they have.
+        Their cached pods hold nothing; those of a live read may.
         """
-        if scope[0] == BUDGET:
-            return
         seen, now = self._seen(), self._clock.elapsed()
         for left in self._just_left.values():
             is_proven = scope not in left.scopes or not is_older(seen, left.version)
@@ -584,6 +592,10 @@ def _without_status(sts: StatefulSet) -> StatefulSet:
         ready_replicas=sts.replicas,
         available_replicas=sts.replicas,
     )
+
+
+def _is_whole(zone: Zone, now: datetime) -> bool:
+    return measure_readiness(zone, {}, now).is_whole
 
 
 def _fits(sts: StatefulSet, pod: Pod | Unreadable) -> bool:

@@ -19,6 +19,7 @@ from rollout_lab.drains import evict
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.network.faults import EventOutcome, Faults, NoFaults
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, three_zones
@@ -104,6 +105,15 @@ async def nothing(people: People) -> None:
     """Prepare nothing."""
 
 
+class LatePods(NoFaults):
+    """The watch of pods lags, once that begins."""
+
+    lag = timedelta()
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
+        return EventOutcome(delay=self.lag if plural == PODS.plural else timedelta())
+
+
 @asynccontextmanager
 async def running(
     zones: Sequence[ZoneSpec] = (A, B, C),
@@ -111,9 +121,10 @@ async def running(
     prepare: Callable[[People], Awaitable[None]] = nothing,
     args: Sequence[str] = (),
     webhooks: bool = False,
+    faults: Faults | None = None,
 ) -> AsyncIterator[World]:
     """Run zones that are whole."""
-    async with Sandbox() as sandbox:
+    async with Sandbox(faults=faults) as sandbox:
         process = sandbox.process(args=args, webhooks=webhooks)
         world = World(sandbox, process)
         for zone in zones:
@@ -407,6 +418,23 @@ async def test_si26_a_zone_that_leaves_short_holds_evictions(
         assert (await evict(world.sandbox, peer, "drain")).status == 429
         await asyncio.sleep(60)
         assert (await evict(world.sandbox, peer, "drain")).is_ok
+
+
+@in_virtual_time
+@each_way((*LEAVES, *RENAMES, *NARROWED, change_selector))
+async def test_si26_a_zone_that_leaves_short_holds_evictions_while_the_watch_is_behind(
+    leave: Leave,
+) -> None:
+    """SI-26, SI-02: that a pod is down shows in the live read alone, in no status either."""
+    late = LatePods()
+    async with running(prepare=partial(guard, spec=BY_ZONE), webhooks=True, faults=late) as world:
+        late.lag = timedelta(seconds=20)
+        world.sandbox.cluster.lag_controller(timedelta(seconds=1))
+        world.sandbox.cluster.fail_pod(SICK)
+        await leave(world.people)
+        await asyncio.sleep(3)
+        answer = await evict(world.sandbox, f"{B.name}-1", "drain")
+        assert (answer.status, A.name in answer.message) == (429, True), answer.message
 
 
 @in_virtual_time
