@@ -205,7 +205,7 @@ class DepartedZones:
             before, after = self._find_scopes(old), set[_Scope]()
             if new is not None:
                 after = self._find_scopes(new)
-                self._leave_behind(before - after, after - before, old.name)
+                self._leave_behind(before, after, old.name)
             if self.on_left(before - after, old, new):
                 log.warn("Zone left while it was short, and still counts", zone=old.name)
         if old is not None and new is None:
@@ -248,30 +248,36 @@ class DepartedZones:
                 joined.append(sts)
         for sts in left:
             self._leave([scope], sts, sts, version)
-        others = {(scope[0], name) for sts in left for name in self._list_names(scope[0], sts)}
-        self._carry_over({scope}, others)
-        last = (self._list_left_last(sts.name, scope[0]) for sts in joined)
-        self._carry_over({*chain.from_iterable(last)} - {scope}, {scope})
+        kinds = _list_alike(scope[0])
+        self._carry_over({scope}, {*chain.from_iterable(self._list_in(kinds, sts) for sts in left)})
+        others = chain.from_iterable(
+            (*self._list_left_last(sts.name, kinds), *self._list_in(kinds, sts)) for sts in joined
+        )
+        self._carry_over({*others} - {scope}, {scope})
         self._forget_surplus()
 
-    def _leave_behind(self, left: set[_Scope], joined: set[_Scope], mover: str) -> None:
-        """Count in what a zone joins the short zones of what it has left.
+    def _leave_behind(self, before: set[_Scope], after: set[_Scope], mover: str) -> None:
+        """Count in what a zone joins the short zones of what it was in, or has left lately.
 
-        When a group is renamed, its zones move one after the other: the short one perhaps last.
-        Their labels may be taken off first, or they are deleted and created anew.
+        When a group is renamed, or replaced by a policy, its zones move one after the other: the
+        short one perhaps last. Their labels may be taken off first, or they are deleted and created
+        anew.
         """
-        for kind in {kind for kind, _ in joined}:
-            to = {scope for scope in joined if scope[0] == kind}
-            before = {scope for scope in left if scope[0] == kind}
-            self._carry_over(before or {*self._list_left_last(mover, kind)} - to, to, mover)
+        for kinds in {_list_alike(kind) for kind, _ in after - before}:
+            to = {scope for scope in after - before if scope[0] in kinds}
+            was = {scope for scope in before if scope[0] in kinds}
+            left = was - after or self._list_left_last(mover, kinds)
+            self._carry_over(was.union(left) - to, to, mover)
 
     def _carry_over(self, before: set[_Scope], to: set[_Scope], mover: str = "") -> None:
-        """Count the short zones of some groups, budgets or policies in others of the kind."""
+        """Count the short zones of some groups, budgets or policies in others that are alike."""
         if not before or not to:
             return
         for departed in list(self._records.values()):
-            records = (self._get_record(departed, scope) for scope in before)
-            for record in [record for record in records if record is not None]:
+            found = [self._get_record(departed, scope) for scope in before]
+            records = [record for record in found if record is not None]
+            if records:
+                record = max(records, key=lambda record: record.at)
                 older = [
                     scope for scope in to if scope not in departed or departed[scope].at < record.at
                 ]
@@ -295,7 +301,7 @@ class DepartedZones:
     def _is_known(self, name: str) -> bool:
         return name in self._just_left or name in self._records
 
-    def _list_left_last(self, name: str, kind: str) -> list[_Scope]:
+    def _list_left_last(self, name: str, kinds: Collection[str]) -> list[_Scope]:
         """Return what a StatefulSet of this name was in until lately."""
         just, records, now = (
             self._just_left.get(name),
@@ -309,7 +315,7 @@ class DepartedZones:
             at = max(record.at for record in records.values())
             if now - at < COUNTS_FOR:
                 left = [scope for scope, record in records.items() if record.at == at]
-        return [scope for scope in left if scope[0] == kind]
+        return [scope for scope in left if scope[0] in kinds]
 
     def on_left(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
         """Record that a StatefulSet has left these scopes, if it is short; return whether it is."""
@@ -403,9 +409,10 @@ class DepartedZones:
         return is_older(at, version)
 
     def _find_scopes(self, sts: AnySet) -> set[_Scope]:
-        return {
-            (kind, name) for kind in (GROUP, *self._kinds) for name in self._list_names(kind, sts)
-        }
+        return {*self._list_in((GROUP, *self._kinds), sts)}
+
+    def _list_in(self, kinds: Iterable[str], sts: AnySet) -> Iterator[_Scope]:
+        return ((kind, name) for kind in kinds for name in self._list_names(kind, sts))
 
     def _list_names(self, kind: str, sts: AnySet) -> Iterator[str]:
         """Yield the names of the group, or of the budgets or policies, that a set belongs to."""
@@ -545,6 +552,11 @@ def _index_read(live: OwnedPods) -> _Read:
     for pod in live.get(None, ()):
         orphans.setdefault(name_set(pod), []).append(pod)
     return _Read(live, orphans)
+
+
+def _list_alike(kind: str) -> tuple[str, ...]:
+    """Return the kinds that take over from one another: a group may be replaced by a policy."""
+    return (BUDGET,) if kind == BUDGET else (GROUP, POLICY)
 
 
 def _is_terminating(sts: AnySet | None) -> bool:

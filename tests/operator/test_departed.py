@@ -627,6 +627,80 @@ async def test_si26_a_group_that_is_renamed_zone_by_zone_is_held(
         assert world.list_deletes()
 
 
+async def move_to_a_policy(people: People) -> None:
+    await create_policy(people, STAYS)
+    await take_from_the_group(people)
+
+
+async def move_to_a_later_policy(people: People) -> None:
+    await take_from_the_group(people)
+    await create_policy(people, STAYS)
+
+
+async def take_from_the_group(people: People) -> None:
+    for zone in (B, C):
+        await people.label(zone.name, GROUP_LABEL, None)
+
+
+async def add_a_policy(people: People) -> None:
+    """Have the group driven by a policy, which may select all of its zones or refuse."""
+    await create_policy(people, STAYS)
+
+
+async def move_to_a_group(people: People) -> None:
+    await give_to_a_group(people)
+    await end_policy(people)
+
+
+async def move_to_a_later_group(people: People) -> None:
+    await end_policy(people)
+    await asyncio.sleep(5)
+    await give_to_a_group(people)
+
+
+async def give_to_a_group(people: People) -> None:
+    for zone in (B, C):
+        await people.label(zone.name, GROUP_LABEL, "ingester")
+
+
+async def end_policy(people: People) -> None:
+    await send(people, ApiRequest(verb="delete", resource=MULTI_AZ_ROLLOUTS, name="store"))
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "move",
+    [
+        move_to_a_policy,
+        move_to_a_later_policy,
+        add_a_policy,
+        move_to_a_group,
+        move_to_a_later_group,
+    ],
+)
+@each_way((nothing, delete_without_pods, delete_with_pods, take_labels_off))
+async def test_si26_zones_that_move_between_group_and_policy_take_a_short_one_along(
+    leave: Leave, move: Leave
+) -> None:
+    """SI-26: a policy that replaces a group counts what was short there, and the other way round.
+
+    The short zone has left before, or moves last.
+    """
+    is_group = move not in (move_to_a_group, move_to_a_later_group)
+    zones, prepare = ((A, B, C), nothing) if is_group else (POLICY_ZONES, create_policy)
+    async with running(zones, prepare=prepare, args=(POLICIES,)) as world:
+        await world.make_short()
+        await leave(world.people)
+        await asyncio.sleep(5)
+        await move(world.people)
+        await world.roll(B, C)
+        await asyncio.sleep(60)
+        assert not world.list_deletes()
+        await asyncio.sleep(HOLD.total_seconds())
+        # A policy that leaves a zone of the group out is refused.
+        assert bool(world.list_deletes()) is not (move is add_a_policy and leave is nothing)
+
+
 async def bring_back(people: People) -> None:
     """Put the StatefulSet back into its group, as it was."""
     found = people.find(A.name)
@@ -651,14 +725,14 @@ async def guard(people: People, spec: JsonObject) -> None:
     await people.sandbox.call(request)
 
 
-async def create_policy(people: People) -> None:
+async def create_policy(people: People, selected: Mapping[str, str] = GUARDED) -> None:
     """Create a policy that replaces one pod after the other; the new pods never become ready."""
     body: JsonObject = {
         "apiVersion": "rollout.grafana.com/v1alpha1",
         "kind": "MultiAZRollout",
         "metadata": {"name": "store", "namespace": people.sandbox.namespace},
         "spec": {
-            "statefulSetSelector": {"matchLabels": GUARDED},
+            "statefulSetSelector": {"matchLabels": dict(selected)},
             "rollingUpdate": {"intervalSeconds": 0},
         },
     }
