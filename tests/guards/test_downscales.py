@@ -1,31 +1,28 @@
-"""The ledger of downscales: texts of commands beside this file, and what holds whatever happens."""
+"""What holds of the ledger of downscales and of records on pods, whatever happens or is written."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from pathlib import Path
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.guards.downscales import ReservationState
-from rollout_operator.guards.prepared_pods import UnansweredCancels
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Endpoint
+from rollout_operator.guards.prepared_pods import (
+    COPIES,
+    UnansweredCancels,
+    choose_annotated,
+    read_downscale_record,
+)
+from rollout_operator.model.names import GroupName, InvalidInput, Uid
+from rollout_operator.model.objects import DownscaleRecord, Endpoint
 from rollout_operator.pods import PodError
-from tests.builders import sts_uid
+from tests.builders import NOW, pod, sts_uid
 from tests.examples import repeatable
-from tests.goldens import Golden
-from tests.guards.downscales.ledger_stage import LedgerStage
-from tests.stories import Story, read_stories
+from tests.guards.ledger_stage import LedgerStage
+from tests.guards.small_stages import carry, make_record
 from tests.virtual_time import VirtualClock, in_virtual_time
-
-
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("ledger.txt")))
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await LedgerStage().play(story.commands), golden)
-
 
 STEPS = ("begin", "renew", "allow", "persist", "fail")
 
@@ -103,3 +100,42 @@ async def test_si10_calls_that_are_cut_short_have_no_answer() -> None:
     assert list(unanswered.by_set) == [sts_uid("a")]
     await asyncio.sleep(10)
     assert dict(unanswered.by_set) == {}
+
+
+def test_first_and_last_always_carry_a_record_and_no_pod_twice() -> None:
+    for number in range(1, 40):
+        all_of_them = [pod("a", ordinal, "l") for ordinal in range(number)]
+        chosen = choose_annotated(all_of_them)
+        assert len(chosen) == len({one.uid for one in chosen}) == min(number, COPIES)
+        assert (chosen[0], chosen[-1]) == (all_of_them[0], all_of_them[-1])
+        assert [one for one in all_of_them if one in chosen] == chosen
+
+
+instants = st.datetimes(
+    min_value=datetime(1, 1, 2),  # noqa: DTZ001
+    max_value=datetime(2026, 1, 1),  # noqa: DTZ001
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))]),
+)
+
+
+@repeatable(300)
+@given(st.one_of(st.text(max_size=30), st.builds(make_record, st.integers(), st.integers())))
+@example(make_record(10**30, 10**29))
+@example(make_record(10**400, 0))
+@example(make_record(at="9999-12-31T23:59:59.999999-12:00"))
+@example(make_record(at="0001-01-01T00:00:00+14:00"))
+def test_sec25_any_text_is_a_sound_record_or_none(text: str) -> None:
+    try:
+        record = read_downscale_record(carry(text), NOW)
+    except InvalidInput:
+        return
+    assert record is None or 0 <= record.replicas_to < record.replicas_from
+    assert (record is None) == (text == "")
+
+
+@repeatable(300)
+@given(st.integers(1, 2**31 - 1), st.data(), instants)
+def test_what_is_written_is_read(start: int, data: st.DataObject, at: datetime) -> None:
+    end = data.draw(st.integers(0, start - 1))
+    record = DownscaleRecord(replicas_from=start, replicas_to=end, at=at)
+    assert read_downscale_record(carry(make_record(start, end, at.isoformat())), NOW) == record
