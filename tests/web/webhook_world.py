@@ -18,7 +18,6 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.connection import ConnectionLimits
 from rollout_operator.web.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
@@ -232,29 +231,6 @@ class Gate:
         self.begun.release()
         await self.opened.wait()
         return FINE
-
-
-async def ends(line: Line) -> bool:
-    """Wait until the server ends a connection that got no answer."""
-    return await line.rest() == b""
-
-
-def limited(
-    *,
-    connections: int = 256,
-    handshake: timedelta = LONG,
-    idle: timedelta = LONG,
-    head: timedelta = LONG,
-) -> Setting:
-    """Return a setting with short limits; `LONG` ones never act in a test."""
-    limits = ConnectionLimits(
-        connections=connections,
-        handshake=handshake,
-        idle=idle,
-        head=head,
-        sweep=10 * MILLISECOND,
-    )
-    return Setting(options=ServerOptions(limits=limits))
 
 
 @asynccontextmanager

@@ -1,0 +1,43 @@
+"""The webhook server on real sockets: texts of commands beside this file."""
+
+from pathlib import Path
+
+import pytest
+import uvloop
+from opentelemetry.trace import format_trace_id
+
+from tests.goldens import Golden
+from tests.recorded_spans import recorded
+from tests.stories import Story, read_stories
+from tests.web.http.stage import WireStage
+from tests.web.webhook_world import WebhookWorld, body_of, post
+
+STORIES = read_stories(*Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_story(
+    story: Story, golden: Golden, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    story.check(await WireStage(lines).play(story.commands), golden)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("story", [one for one in STORIES if "uvloop" in str(one.id)])
+def test_story_on_the_loop_of_production(story: Story, golden: Golden) -> None:
+    story.check(uvloop.run(WireStage([]).play(story.commands)), golden)
+
+
+async def test_dep71_the_duration_of_a_review_names_its_trace(world: WebhookWorld) -> None:
+    """DEP-71: and that of the next request on the same connection does not."""
+    with recorded() as traces:
+        line = await world.connect()
+        await line.send_request(post(body_of()))
+        await line.send_request(post(b"{}", path="/other"))
+        await line.close()
+    context = traces.find("review").context
+    assert context is not None
+    text = b"".join(world.metrics.render_openmetrics()).decode()
+    (example,) = [one for one in text.splitlines() if " # {" in one]
+    assert 'route="admission_no_downscale"' in example
+    assert f'trace_id="{format_trace_id(context.trace_id)}"' in example
