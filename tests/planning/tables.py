@@ -104,15 +104,16 @@ def read_group(text: str, *given: Zone) -> Group:
     while it was short. `pod` changes pods, all of a zone where it ends in `*`; `ready_for` and
     `age` are seconds. `twin` adds a second pod of a name, `lost` one that cannot be read, `stale`
     is the age of the view, `other` another operator's last pods and for how many seconds it is left
-    alone; other words are kinds of deletions.
-    `pending zone-a-3 zone-a-4 status=4` are pods without a node, and `newcomers a 3 3 4 settles=9`
-    is what was seen of a zone: from which count on, and which, nothing has been used.
+    alone; other words are kinds of deletions. Names of pods may be short, such as `a-0`.
+    `pending a-3 a-4 status=4` are pods without a node, `starting a-0` ones on their way up, and
+    `newcomers a 3 3 4 settles=9` is what was seen of a zone: from which count on, and which,
+    nothing has been used.
     """
     zones: list[Zone] = [*given]
     departed: list[Zone] = []
     deletions: dict[str, Deletion] = {}
     changes: dict[str, object] = {}
-    for statement in filter(None, text.split("; ")):
+    for statement in filter(None, _spell(text).split("; ")):
         (word, *plain), named = read_arguments(statement)
         match word:
             case "prev" | "zone":
@@ -128,6 +129,9 @@ def read_group(text: str, *given: Zone) -> Group:
                 zones = [_lose_pods(one, plain, str(named.get("owner", ""))) for one in zones]
             case "pending":
                 zones = [_unschedule(one, plain, named) for one in zones]
+            case "starting":
+                up = {"is_ready": False, "is_starting": True, "why_not_ready": "ContainerCreating"}
+                zones = [change_pods(one, plain, up) for one in zones]
             case "newcomers":
                 zones = [_see_newcomers(one, *plain, **named) for one in zones]  # type: ignore[arg-type]  # by the table
             case "none":
@@ -154,6 +158,11 @@ def read_group(text: str, *given: Zone) -> Group:
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
     changes["departed"] = tuple(replace(one, counts_for=LEFT_FOR) for one in departed)
     return replace(group(*zones, deletions=deletions), **changes)
+
+
+def _spell(text: str) -> str:
+    """Write out names of pods such as `a-0`."""
+    return re.sub(r"(?<= )([a-e]-[\d*])", r"zone-\1", text)
 
 
 def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:

@@ -1,11 +1,10 @@
-"""Groups as every outlet shows them: all states, and whatever hostile objects hold.
+"""Groups, zones and pods as every outlet shows them, and whether one may move: `groups.txt`.
 
-What a person reads of each state stands in `states.txt`.
+What else holds for all of them, whatever hostile objects hold, stands here.
 """
 
-import dataclasses
-from datetime import timedelta
-from itertools import chain
+from dataclasses import replace as replace_plan
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -14,213 +13,220 @@ import pytest
 from msgspec import structs
 
 from rollout_operator.model.description import (
-    DownscaleDescription,
     GroupDescription,
-    Phase,
     PodState,
     Step,
     Waiting,
+    ZoneDescription,
 )
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, render_path
-from rollout_operator.planning.describe_groups import MOST_REASONS, MOST_STEPS, describe_group
+from rollout_operator.planning.describe_groups import (
+    MOST_LEFT,
+    MOST_PODS,
+    MOST_PODS_IN_ALL,
+    MOST_REASONS,
+    MOST_STEPS,
+    describe_group,
+    describe_zone,
+    find_turn,
+    measure_pace,
+    share_pods,
+)
+from rollout_operator.planning.explain import explain_pod, explain_set
+from rollout_operator.planning.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.text import render_group
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 from tests.goldens import Golden
-from tests.planning.description.groups import STATES
+from tests.planning.tables import read_group
+from tests.stories import Story, read_stories
 
-KEPT: Final = Path(__file__).parent / "states.txt"
+OLD: Final = NOW - timedelta(days=3)
 BEFORE: Final = NOW - timedelta(minutes=1)
+CODES: Final = {f"{code}": code for code in Code}
+SIGNS: Final = {Severity.DEBUG: "~", Severity.INFO: ""}
+
+
+class GroupStage:
+    """A group; `old; ` before it makes its pods three days old, but for those with an age."""
+
+    def __init__(self) -> None:
+        self.seen, self.plan = group(), Plan(group=GroupName("ingester"))
+
+    def act(self, line: str) -> str:
+        word, _, rest = line.partition(": ")
+        match word:
+            case "explain":
+                return self._explain(rest)
+            case "page":
+                return "\n".join(render_group(describe(self.seen, self.plan)))
+            case "later":  # it was decided before
+                self.seen = read(rest)
+            case "decided" | "alone":  # other waits, beside what goes or alone
+                failed = rest.endswith(" failed")
+                waits = [CODES[one] for one in rest.removesuffix(" failed").split()]
+                texts = tuple(Reason(one, f"because of {one}") for one in waits)
+                known = self.plan if word == "decided" else Plan(group=self.seen.name)
+                self.plan = replace_plan(known, waits=texts, failed=failed)
+            case "zone":
+                found = (_describe_zone(one, self.seen) for one in self.seen.zones)
+                return "; ".join(map(show_zone, found))
+            case "turn":
+                turn = find_turn([_measure(one, self.seen) for one in read(rest).zones])
+                return "none" if turn is None else turn.sts.name
+            case "pace":
+                pace = measure_pace(read(rest))
+                return " to ".join(map(_show_minutes, (pace.began, pace.expected_end)))
+            case "share":
+                shares = {zones: share_pods(zones) for zones in map(int, rest.split())}
+                most = {many: max(MOST_PODS_IN_ALL, many) for many in shares}
+                assert all(many * each <= most[many] for many, each in shares.items())
+                return " ".join(map(str, shares.values()))
+            case _:
+                self.seen = read(line)
+                self.plan = plan_group(self.seen)
+                check(self.seen, self.plan)
+        return show(describe(self.seen, self.plan))
+
+    def _explain(self, name: str) -> str:
+        found = explain_pod(self.seen, self.plan, name) or explain_set(self.seen, self.plan, name)
+        if found is None:
+            return "nothing"
+        conditions = [f"first {one.code}: {one.text}" for one in found.conditions]
+        return "; ".join([f"{found.answer} [{found.code}]", *conditions])
+
+
+def read(text: str) -> Group:
+    found = read_group(text.removeprefix("old; "))
+    return _age(found) if text.startswith("old; ") else found
+
+
+def _age(base: Group) -> Group:
+    zones = (
+        structs.replace(
+            one,
+            pods=tuple(structs.replace(each, created=each.created or OLD) for each in one.pods),
+        )
+        for one in base.zones
+    )
+    return structs.replace(base, zones=tuple(zones))
 
 
 def describe(snapshot: Group, plan: Plan | None = None) -> GroupDescription:
-    decided = plan_group(snapshot) if plan is None else plan
-    return describe_group(snapshot, decided, NOW)
+    return describe_group(snapshot, plan or plan_group(snapshot), NOW)
 
 
-def test_what_a_person_reads_of_each_state(golden: Golden) -> None:
-    """D-75: the whole text of each."""
-    reported = [["# " + name, *render_group(describe(one)), ""] for name, one in STATES.items()]
-
-    golden.check(KEPT, "\n".join([*chain(*reported), ""]))
+def _measure(base: Zone, snapshot: Group) -> Readiness:
+    return measure_readiness(base, snapshot.deletions, NOW)
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_a_state_is_data(name: str) -> None:
-    """D-75: the same goes through JSON and back."""
-    described = describe(STATES[name])
+def _describe_zone(base: Zone, snapshot: Group) -> ZoneDescription:
+    return describe_zone(base, _measure(base, snapshot), snapshot, is_busy=False)
 
+
+def check(snapshot: Group, plan: Plan) -> None:
+    """Check what holds in every state (D-75).
+
+    The same goes through JSON and back; the order of zones and pods does not matter; a pod goes
+    exactly where the plan lets it, and one that waits has a condition.
+    """
+    described = describe(snapshot, plan)
     body = msgspec.json.encode(described)
     assert msgspec.json.decode(body, type=GroupDescription) == described
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_the_order_of_zones_and_pods_does_not_matter(name: str) -> None:
-    snapshot = STATES[name]
     zones = tuple(structs.replace(one, pods=one.pods[::-1]) for one in reversed(snapshot.zones))
+    assert describe(structs.replace(snapshot, zones=zones)) == described
+    going = {one.pod.name for action in plan.actions for one in getattr(action, "going", ())}
+    for each in (one.name for member in snapshot.zones for one in member.pods):
+        answer = explain_pod(snapshot, plan, each)
+        assert answer is not None
+        assert answer.may_go is (each in going)
+        waits = answer.answer.endswith("it cannot go yet") or answer.code is Code.REVISION_EMPTY
+        assert bool(answer.conditions) is waits, each
 
-    assert describe(structs.replace(snapshot, zones=zones)) == describe(snapshot)
+
+def show(found: GroupDescription) -> str:
+    """Return phase, headline, zones, steps and waits, a `!` where a person can do something."""
+    first = [f"{found.phase}: {found.code or found.headline}"]
+    first += [_show_zone(one) for one in found.zones]
+    if found.began or found.expected_end:
+        first.append(f"from {_show_minutes(found.began)} to {_show_minutes(found.expected_end)}")
+    first += [f"{'next' if one.is_waiting else 'now'} {one.pod or one.zone}" for one in found.steps]
+    first += [_show_wait(one) for one in found.waits]
+    first += [f"odd {_show_wait(one)}" for one in found.problems]
+    first += [f"downscale of {found.downscale.zone}"] if found.downscale else []
+    return "; ".join(first).replace("zone-", "")
+
+
+def _show_wait(one: Waiting) -> str:
+    sign = SIGNS.get(one.severity, f"{one.severity} ")
+    return f"{sign}{one.code}{'!' * bool(one.remedy)} {one.zone}".rstrip()
+
+
+def _show_zone(one: ZoneDescription) -> str:
+    """Return a zone such as `a* 2/3 ready 1 new (1 starting)`."""
+    pods = [f"{each.ordinal} {each.state}" for each in one.pods if each.state != "ready"]
+    signs = "*" * one.is_busy + " paused" * one.is_paused
+    counts = f"{one.ready}/{one.desired} ready {one.updated} new"
+    more = ["more"] * (len(pods) > 3)
+    down = f" ({', '.join([*pods[:3], *more])})" if pods else ""
+    return f"{one.name}{signs} {counts}{down}"
+
+
+def show_zone(one: ZoneDescription) -> str:
+    """Return a zone with what is known of each of its pods."""
+    pods = [
+        " ".join(filter(None, [f"{each.ordinal}", each.revision, each.state, each.why]))
+        + f" since {_show_minutes(each.since)}" * (each.since is not None)
+        for each in one.pods
+    ]
+    counts = f"{one.ready}/{one.desired} ready, {one.updated} new, {one.outdated} outdated"
+    return "; ".join([f"{counts}, at most {one.max_unavailable}", *pods])
+
+
+def _show_minutes(time: datetime | None) -> str:
+    return "?" if time is None else f"{(time - NOW) / timedelta(minutes=1):g}"
+
+
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("groups.txt")))
+def test_story(story: Story, golden: Golden) -> None:
+    stage = GroupStage()
+    story.check([stage.act(line) for line in story.commands], golden)
 
 
 def test_a_reason_comes_with_what_to_do_and_where_it_is_explained() -> None:
-    described = describe(STATES["paused"])
-
-    assert described.waits == (
-        Waiting(
-            code=Code.PAUSED,
-            text="zone-a is paused: 3 outdated pods wait",
-            zone="zone-a",
-            remedy=Code.PAUSED.remedy,
-            link=render_path(Code.PAUSED),
-        ),
-    )
-
-
-def test_a_reason_that_passes_by_itself_needs_nothing() -> None:
-    described = describe(STATES["about to begin"])
-
-    assert [(one.severity, one.remedy) for one in described.waits] == [(Severity.DEBUG, "")] * 2
-
-
-def test_what_has_been_starting_for_long_moves_no_more() -> None:
-    """A readiness probe that fails for ever looks like one that has not passed yet."""
-    young, old = describe(STATES["starting"]), describe(STATES["starting for long"])
-
-    assert (young.phase, old.phase) == (Phase.ROLLING_OUT, Phase.WAITING)
-    assert (young.zones[0].pods[0].state, old.zones[0].pods[0].state) == (
-        PodState.STARTING,
-        PodState.NOT_READY,
-    )
-    [first, second] = (one.waits[0] for one in (young, old))
-    assert (first.code, first.text) == (second.code, second.text)
-    assert (first.remedy, second.remedy) == ("", Code.PODS_STARTING.remedy)
-    assert old.expected_end is None
-
-
-def test_a_downscale_is_reported() -> None:
-    assert describe(STATES["downscale underway"]).downscale == DownscaleDescription(
-        zone="zone-b", text="zone-b is being scaled down from 3 to 2 replicas"
-    )
+    [wait] = describe(group(prev("a", paused="true"), zone("b"))).waits
+    assert (wait.remedy, wait.link) == (Code.PAUSED.remedy, render_path(Code.PAUSED))
 
 
 def test_times_of_the_decision_are_kept() -> None:
-    snapshot = STATES["about to begin"]
+    snapshot = group(prev("a"), prev("b"))
     wait = Reason(Code.ZONE_NOT_READY, "as it was before")
-    plan = dataclasses.replace(plan_group(snapshot), waits=(wait,))
+    plan = replace_plan(plan_group(snapshot), waits=(wait,))
 
     described = describe_group(snapshot, plan, NOW, BEFORE, is_underway=True)
 
     assert (described.since, described.looked, described.underway_since) == (BEFORE, NOW, NOW)
+    text = "zone-a-0 is at revision prev, zone-a wants last"
     assert described.steps == (
-        Step(
-            code=Code.POD_OUTDATED,
-            text="zone-a-0 is at revision prev, zone-a wants last",
-            zone="zone-a",
-            pod="zone-a-0",
-        ),
+        Step(code=Code.POD_OUTDATED, text=text, zone="zone-a", pod="zone-a-0"),
     )
     assert [one.text for one in described.waits] == ["as it was before"]
 
 
-def test_what_the_caches_show_already_is_not_done_again() -> None:
-    """A plan is posted after it was carried out."""
-    before, after = STATES["about to begin"], STATES["a step that is done already"]
+def test_what_only_the_acting_process_knows_comes_with_its_plan() -> None:
+    snapshot = group(prev("a"), prev("b"))
+    refused = Reason(Code.DISRUPTION_BUDGET_USED, "1 pod of store is down", zone="zone-a")
+    elsewhere = Reason(Code.DELETE_REFUSED, "refused", zone="zone-b")
+    plan = Plan(group=snapshot.name, waits=(refused, elsewhere))
 
-    (step,) = describe(after, plan_group(before)).steps
-    assert (step.pod, step.is_waiting) == ("zone-a-1", True)
+    answer = explain_pod(snapshot, plan, "zone-a-0")
 
-
-@pytest.mark.parametrize(
-    ("snapshot", "phase", "code"),
-    [
-        pytest.param(
-            group(prev("a"), zone("b")), Phase.ROLLING_OUT, Code.POD_OUTDATED, id="a new revision"
-        ),
-        pytest.param(
-            group(zone("a", "lLl", ready=2)), Phase.WAITING, Code.ZONE_NOT_READY, id="a crash"
-        ),
-        pytest.param(
-            group(zone("a", current="prev")), Phase.ROLLING_OUT, None, id="one to be recorded"
-        ),
-    ],
-)
-def test_what_is_newer_than_the_decision_is_not_called_done(
-    snapshot: Group, phase: Phase, code: Code | None
-) -> None:
-    """`wait` in a script must not end on a decision of before the change."""
-    done = Plan(group=snapshot.name, waits=(Reason(Code.UP_TO_DATE, "all ready"),))
-
-    described = describe(snapshot, done)
-    assert (described.phase, described.code) == (phase, code)
-
-
-HOLDS: Final = [
-    pytest.param([Code.BUDGETS_OVERLAP], False, Phase.HELD, Code.BUDGETS_OVERLAP, id="a budget"),
-    pytest.param(
-        [Code.DISRUPTION_BUDGET_USED],
-        False,
-        Phase.WAITING,
-        Code.DISRUPTION_BUDGET_USED,
-        id="a budget that is used",
-    ),
-    pytest.param([Code.BACKING_OFF], True, Phase.WAITING, Code.BACKING_OFF, id="a failed call"),
-    pytest.param(
-        [Code.LIVE_READ_EXPIRED], True, Phase.WAITING, Code.LIVE_READ_EXPIRED, id="a slow one"
-    ),
-    pytest.param(
-        [Code.DELAYED_BY_PODS, Code.BAD_DELAY],
-        False,
-        Phase.ROLLING_OUT,
-        Code.POD_OUTDATED,
-        id="scaling does not hold a rollout",
-    ),
-    pytest.param(
-        [Code.PAUSED, Code.WRONG_STRATEGY],
-        True,
-        Phase.HELD,
-        Code.WRONG_STRATEGY,
-        id="what holds the group comes first",
-    ),
-    pytest.param(
-        [Code.SNAPSHOT_STALE], True, Phase.HELD, Code.SNAPSHOT_STALE, id="failed otherwise"
-    ),
-]
-
-
-@pytest.mark.parametrize(("codes", "failed", "phase", "code"), HOLDS)
-def test_the_phase_of_a_rollout_that_is_held(
-    codes: list[Code], failed: bool, phase: Phase, code: Code
-) -> None:
-    snapshot = STATES["about to begin"]
-    waits = tuple(Reason(one, f"because of {one}") for one in codes)
-    plan = dataclasses.replace(plan_group(snapshot), waits=waits, failed=failed)
-
-    described = describe(snapshot, plan)
-    assert (described.phase, described.code) == (phase, code)
-
-
-@pytest.mark.parametrize(
-    ("codes", "phase"),
-    [
-        pytest.param([Code.BAD_DELAY], Phase.HELD, id="of a zone"),
-        pytest.param([Code.ZONE_DOWNSCALED_LATELY], Phase.WAITING, id="time"),
-        pytest.param([Code.ZONE_DOWNSCALED_LATELY, Code.NO_LEADING_ZONE], Phase.HELD, id="both"),
-    ],
-)
-def test_the_phase_of_a_group_whose_replicas_are_held(codes: list[Code], phase: Phase) -> None:
-    waits = tuple(Reason(one, f"because of {one}") for one in codes)
-    snapshot = STATES["rolled out"]
-
-    assert describe(snapshot, Plan(group=snapshot.name, waits=waits)).phase is phase
-
-
-def test_without_a_decision_that_is_said() -> None:
-    described = describe(group(zone("a", current="prev")), Plan(group=GroupName("ingester")))
-
-    assert (described.headline, described.code) == ("nothing has been decided yet", None)
+    assert answer is not None
+    assert not answer.may_go
+    assert [one.text for one in answer.conditions] == ["1 pod of store is down"]
 
 
 HOSTILE: Final = {
@@ -246,13 +252,13 @@ HOSTILE: Final = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_hostile_is_bounded(name: str) -> None:
     """D-68, SEC-13."""
-    one: Zone = HOSTILE[name]
-    described = describe(group(one, prev("b")))
+    described = describe(group(HOSTILE[name], prev("b")))
 
     assert len(described.waits) <= MOST_REASONS + 1
     assert len(described.problems) <= MOST_REASONS + 1
     assert len(described.steps) <= MOST_STEPS
     texts = [described.headline, *(each.text for each in (*described.waits, *described.problems))]
+    texts += [each.why for one in described.zones for each in one.pods]
     assert max(map(len, texts)) <= MAX_LINE + 1
     assert len(msgspec.json.encode(described)) < 200_000
     assert all(line.isprintable() for line in render_group(described))
@@ -262,3 +268,23 @@ def test_of_many_reasons_the_rest_is_counted() -> None:
     described = describe(group(HOSTILE["unreadable pods"]))
 
     assert [one.text for one in described.problems][-1] == "and 200 more"
+
+
+def test_a_huge_zone_is_cut() -> None:
+    """D-68: neither size nor work goes with `spec.replicas`."""
+    huge = group(zone("a", "ll", replicas=2**31 - 1, first_ordinal=7))
+    found = _describe_zone(huge.zones[0], huge)
+
+    assert found.desired == 2**31 - 1
+    assert [one.ordinal for one in found.pods] == [*range(7, 7 + MOST_PODS)]
+    assert {one.state for one in found.pods} == {PodState.MISSING}
+
+
+@pytest.mark.parametrize("at", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_impossible_ages_are_no_error(at: datetime) -> None:
+    for old, new in ((at, NOW), (NOW, at), (at, at)):
+        snapshot = group(
+            with_pods(prev("a"), created=old), with_pods(zone("b", current="prev"), created=new)
+        )
+        end = measure_pace(snapshot).expected_end
+        assert end is None or end - NOW <= MOST_LEFT

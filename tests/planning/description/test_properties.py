@@ -1,15 +1,27 @@
-"""What holds for every description, whatever the group looks like."""
+"""What holds for every description, whatever the group or the budget looks like."""
+
+from collections.abc import Iterable
 
 from hypothesis import given
+from msgspec import structs
 
 from rollout_operator.model.description import Phase, PodState
-from rollout_operator.model.objects import Group
+from rollout_operator.model.objects import Deletion, Group, Zone
 from rollout_operator.model.outcome import Code, ReplacePods
+from rollout_operator.planning.budgets import (
+    BudgetSnapshot,
+    CountingRule,
+    Survey,
+    assess_disruption,
+)
+from rollout_operator.planning.describe_budgets import describe_budget
 from rollout_operator.planning.describe_groups import describe_group
 from rollout_operator.planning.explain import explain_pod, explain_set
 from rollout_operator.planning.rollout import plan_group
 from tests.builders import NOW
 from tests.examples import repeatable
+from tests.planning.budgets.test_properties import rules_of_partitions, rules_of_zones, snapshots
+from tests.planning.description.test_budgets import about_nothing, versions
 from tests.planning.rollout.test_properties import groups
 
 REPEATABLE = repeatable(60)
@@ -62,3 +74,43 @@ def test_explanations_agree_with_the_plan(snapshot: Group) -> None:
             assert answer.may_go is (pod.uid in going)
             waits = answer.answer.endswith("it cannot go yet")
             assert bool(answer.conditions) is (waits or answer.code is Code.REVISION_EMPTY)
+
+
+@repeatable(100)
+@given(snapshots(rules_of_zones))
+def test_by_zone_as_many_may_go_as_the_rule_lets_go(drawn: BudgetSnapshot) -> None:
+    """No second rule: let pods go one after the other, as long as decisions allow it."""
+    case = about_nothing(drawn)
+    found = describe_budget(versions(case.budget), case)
+
+    by_zone = [_let_go(case, [zone]) for zone in case.zones]
+    assert found.allowed == max(by_zone, default=0)
+
+
+@repeatable(100)
+@given(snapshots(rules_of_partitions()))
+def test_by_partition_at_least_as_many_may_go(drawn: BudgetSnapshot) -> None:
+    """And none are shown only where none may."""
+    case = about_nothing(drawn)
+    found = describe_budget(versions(case.budget), case)
+
+    most = _let_go(case, case.zones)
+    assert found.allowed <= most
+    assert (found.allowed == 0) == (most == 0)
+
+
+def _let_go(case: BudgetSnapshot, zones: Iterable[Zone]) -> int:
+    """Return how many pods that count as up may go, one after the other."""
+    gone = dict(case.deletions)
+    rule = CountingRule(budget=case.budget, deletions=case.deletions, now=case.now)
+    many = 0
+    for zone in zones:
+        survey = Survey(zone, rule)
+        for pod in zone.own_pods:
+            if survey.has_down(pod.uid) or not pod.is_ready:
+                continue
+            requested = structs.replace(case, pod=pod, owner=zone.sts.uid, deletions={**gone})
+            if assess_disruption(requested) is None:
+                gone[pod.uid] = Deletion.GRANTED
+                many += 1
+    return many
