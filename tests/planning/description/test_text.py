@@ -1,16 +1,26 @@
-"""A description as plain text."""
+"""A description as plain text, and several namespaces as one: `namespace.txt`, `namespaces.txt`."""
 
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.model.description import Phase, Step
+from rollout_operator.model.description import (
+    Description,
+    OperatorDescription,
+    Phase,
+    PolicyDescription,
+    Step,
+)
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.describe_groups import merge_descriptions, select_namespace
 from rollout_operator.planning.text import render_description, render_group
+from tests.cli.described import EXAMPLE
 from tests.goldens import Golden
+from tests.stories import Story, read_stories
 from tests.web.status.descriptions import (
     NOW,
     budget,
@@ -25,7 +35,7 @@ from tests.web.status.descriptions import (
     zone,
 )
 
-KEPT: Final = Path(__file__).parent / "namespace.txt"
+HERE: Final = Path(__file__).parent
 STEP: Final = Step(
     code=Code.POD_OUTDATED,
     text="zone-a-1 is at revision prev, zone-a wants last",
@@ -44,52 +54,40 @@ GROUP: Final = group(
     ),
     problems=(waiting("zone-a is odd", Code.BAD_PAUSED, remedy="set it"),),
 )
+PAUSED: Final = waiting("zone-a is paused", Code.PAUSED, remedy="remove the annotation")
 
 
 def test_a_namespace_in_full(golden: Golden) -> None:
-    """All that there is, with policies and releases."""
+    """All that there is, with policies and releases.
+
+    Of a budget it says first what holds it, and the reason to read first is not said twice. Of many
+    groups those that stand still come first: a person on call has ten seconds.
+    """
     process = replace(
         operator(missing=("pods watch: not followed yet",), is_acting=False),
         parts=("election: acts: operator-2",),
     )
+    invalid = waiting("store is not valid", Code.BUDGET_INVALID, remedy="mend it")
+    used = waiting("1 pod not ready", Code.DISRUPTION_BUDGET_USED, remedy="")
+    others = {"a": Phase.ROLLED_OUT, "c": Phase.WAITING, "d": Phase.HELD}
     description = describe(
         replace(GROUP, underway_since=NOW - timedelta(seconds=3)),
+        *(
+            group(
+                name, phase=phase, headline=PAUSED.text, code=PAUSED.code, zones=(), waits=(PAUSED,)
+            )
+            for name, phase in others.items()
+        ),
         operator=process,
-        budgets=(budget(),),
+        budgets=(budget(), replace(budget("store", text=invalid.text), waits=(invalid, used))),
         policies=(policy(),),
         releases=(release(),),
         schedules=(release_schedule(),),
         health_checks=(health_check(),),
     )
 
-    golden.check(KEPT, "\n".join([*render_description(description), ""]))
-
-
-def test_without_an_operator_there_are_the_groups_alone() -> None:
+    golden.check(HERE / "namespace.txt", "\n".join([*render_description(description), ""]))
     assert list(render_description(describe())) == ["0 rollout groups"]
-
-
-def test_a_budget_says_first_what_holds_it_with_code_and_remedy() -> None:
-    invalid = waiting("store is not valid", Code.BUDGET_INVALID, remedy="mend it")
-    used = waiting("1 pod not ready", Code.DISRUPTION_BUDGET_USED, remedy="")
-    held = replace(budget("store", text=invalid.text), waits=(invalid, used))
-
-    assert list(render_description(describe(budgets=(held,))))[2:] == [
-        'budget "store": store is not valid [budget_invalid]',
-        "  mend it",
-        "  waits:",
-        "    disruption_budget_used: 1 pod not ready",
-    ]
-
-
-def test_the_reason_to_read_first_is_not_said_twice() -> None:
-    wait = waiting("zone-a is paused", Code.PAUSED, remedy="remove the annotation")
-    held = group(phase=Phase.HELD, headline=wait.text, code=wait.code, zones=(), waits=(wait,))
-
-    first, *lines = render_group(held)
-    assert first == 'group "ingester": held'
-    assert lines[:2] == ["  zone-a is paused [paused]", "    remove the annotation"]
-    assert [line for line in lines[2:] if "paused" in line or "waits" in line] == []
 
 
 @pytest.mark.parametrize(
@@ -109,16 +107,65 @@ def test_what_a_tenant_wrote_is_harmless(text: str, shown: str) -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_of_many_groups_those_that_stand_still_come_first() -> None:
-    """A person on call has ten seconds; as in `status` and on the page."""
-    phases = {"a": Phase.ROLLED_OUT, "b": Phase.ROLLING_OUT, "c": Phase.WAITING, "d": Phase.HELD}
-    groups = tuple(replace(GROUP, name=name, phase=phase) for name, phase in phases.items())
-    text = render_description(describe(*groups))
+PROCESS: Final = OperatorDescription(version="9", is_ready=True, is_acting=True)
+OWN: Final = Description(namespace="ops", now=NOW, operator=PROCESS)
+SICK: Final = replace(PROCESS, is_ready=False, is_acting=False, missing=("pods watch: forbidden",))
+SPACES: Final = {
+    "loki": Description(namespace="loki", now=NOW, operator=SICK),
+    "mimir": replace(EXAMPLE, namespace="mimir", operator=PROCESS),
+    "other": replace(EXAMPLE, namespace="other", operator=PROCESS),
+}
+# What is of the cluster stands once, whoever shows it.
+EVERYWHERE: Final = replace(release_schedule(), namespace="")
 
-    shown = [line for line in text if line.startswith("group")]
-    assert shown == [
-        'group "d": held',
-        'group "c": waiting',
-        'group "b": rolling out',
-        'group "a": rolled out',
+
+def _read_space(word: str) -> Description:
+    """Return a namespace such as `mimir+obeying+making`, of policies or releases."""
+    name, *more = word.split("+")
+    found = SPACES[name]
+    if "obeying" in more:
+        one = PolicyDescription(name="db", namespace=name, phase="Idle", headline="")
+        found = replace(found, policies=(one,))
+    if "making" in more:
+        one_release = replace(release(), namespace=name)
+        found = replace(found, releases=(one_release,), schedules=(EVERYWHERE,), health_checks=())
+    return found
+
+
+def show(text: str) -> str:
+    """Return what a process shows of namespaces, or of the first one out of all."""
+    chosen, _, words = text.rpartition(" of ")
+    spaces = [*map(_read_space, words.split())]
+    found = merge_descriptions(OWN, spaces)
+    if chosen == "lines":
+        return "\n".join(line for line in render_description(found) if line[:1] != " ")
+    if chosen == "alone":  # the description of one namespace stays as it is
+        assert select_namespace(spaces[0], "elsewhere") is spaces[0]
+        found = spaces[0]
+    elif chosen:
+        one = select_namespace(found, chosen)
+        if one is None:
+            return "none"
+        found = one
+    assert found.operator is not None
+    lists = {
+        "groups": found.groups,
+        "budgets": found.budgets,
+        "policies": found.policies,
+        "releases": found.releases,
+        "schedules": found.schedules,
+        "checks": found.health_checks,
+    }
+    shown = [
+        f"{name} {' '.join(one.title for one in items) or 'none'}"
+        for name, items in lists.items()
+        if items is not UNSET
     ]
+    ready = [f"{one.name} {'ready' if one.is_ready else 'not ready'}" for one in found.namespaces]
+    process = "ready" if found.operator.is_ready else "not ready"
+    return "; ".join([f"{found.namespace} {process}", *ready, *shown])
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "namespaces.txt"))
+def test_case(story: Story, golden: Golden) -> None:
+    story.check(show(story.commands[0]), golden)
