@@ -19,12 +19,11 @@ from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
 from rollout_operator.model.scaling import format_entry
-from tests.simulation.chaos import later_webhook
+from tests.simulation.chaos import QUOTA_PATH, Quota, later_webhook
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import People, Route
 from tests.simulation.schedule import run
-from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import in_virtual_time
 
 FLAG: Final = "-use-zone-tracker"
