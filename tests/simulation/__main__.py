@@ -55,7 +55,7 @@ def _make_parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="one schedule, and what happened in it")
     run.add_argument("--scenario", choices=NAMES, required=True)
     run.add_argument("--seed", type=int, required=True)
-    run.add_argument("--size", type=_read_size, help="zones x pods, as in 2x2")
+    run.add_argument("--size", type=read_size, help="zones x pods, as in 2x2")
     run.add_argument("--only", type=_read_numbers, help="numbers of the faults that happen")
     run.add_argument("--story", action="store_true", help="all of it, not only how it ends")
     run.add_argument("--shrink", action="store_true", help="first make a failing one smaller")
@@ -167,7 +167,7 @@ def _read_count(text: str) -> int:
     return int(text)
 
 
-def _read_size(text: str) -> Size:
+def read_size(text: str) -> Size:
     if not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", text):
         raise argparse.ArgumentTypeError(f"{text} is not zones x pods, as in 2x2")
     zones, pods = text.split("x")

@@ -14,7 +14,7 @@ from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
-from tests.simulation.test_scenarios import LARGE, mark_costly
+from tests.simulation.test_scenarios import mark_costly
 
 pytestmark = pytest.mark.thorough
 
@@ -32,7 +32,7 @@ print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
 
-@pytest.mark.parametrize("name", mark_costly(EACH_WAY, LARGE))
+@pytest.mark.parametrize("name", mark_costly(EACH_WAY))
 def test_the_same_seed_gives_the_same_history(name: str) -> None:
     first, second = (_run_alone(name) for _ in range(2))
 
