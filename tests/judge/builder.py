@@ -1,4 +1,4 @@
-"""Build histories by hand, one event after another, for tests of what reads them.
+"""Histories that are built by hand, one event after another, for tests of what reads them.
 
 For a zone `zone-b` its letter will do, and `b-2` for a pod of it. Events say what a good operator
 would have done, if nothing else is said.
@@ -26,37 +26,113 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.model.names import DISRUPTION_RECORD, FORCE_REPLICAS
 from tests.judge.budgets import EVICTION_PATH
-from tests.judge.builder_objects import (
-    MOMENT,
-    change_set,
-    metadata_of,
-    pod_object,
-    preconditions,
-    statefulset,
-)
 
 OPERATOR: Final = "operator-1"
 PERSON: Final = "alice"
 NAMESPACE: Final = "default"
-BUDGET: Final = "ingester"
-TEMPLATE: Final = "ingesters"
-DELAY_PATH: Final = "/delayed"
-PREPARED: Final[Mapping[str, str]] = {"grafana.com/prepare-downscale": "true"}
-PATHS: Final = {
-    "grafana.com/prepare-downscale-http-path": "ingester/prepare",
-    "grafana.com/prepare-downscale-http-port": "80",
+MOMENT: Final = "2026-01-02T03:04:05Z"
+# Where words for a part of a StatefulSet stand in it.
+PLACES: Final = {
+    "replicas": ("spec", "replicas"),
+    "strategy": ("spec", "updateStrategy", "type"),
+    "generation": ("metadata", "generation"),
+    "uid": ("metadata", "uid"),
+    "going": ("metadata", "deletionTimestamp"),
+    "observed": ("status", "observedGeneration"),
+    "there": ("status", "replicas"),
+    "available": ("status", "availableReplicas"),
+    "ready": ("status", "readyReplicas"),
+    "update_revision": ("status", "updateRevision"),
+    "current_revision": ("status", "currentRevision"),
+    "limit": ("metadata", "annotations", "rollout-max-unavailable"),
+    "paused": ("metadata", "annotations", "grafana.com/rollout-paused"),
+    "path": ("metadata", "annotations", "grafana.com/prepare-downscale-http-path"),
+    "last": ("metadata", "annotations", "grafana.com/last-downscale"),
+    "follows": ("metadata", "annotations", "grafana.com/rollout-downscale-leader"),
+    "pause": ("metadata", "annotations", "grafana.com/min-time-between-zones-downscale"),
+    "group": ("metadata", "labels", "rollout-group"),
+    "prepare": ("metadata", "labels", "grafana.com/prepare-downscale"),
+    "keep": ("metadata", "labels", "grafana.com/no-downscale"),
+    "wait": ("metadata", "labels", "grafana.com/min-time-between-zones-downscale"),
+    "az": ("metadata", "labels", "topology.kubernetes.io/zone"),
+    "template_az": ("spec", "template", "metadata", "labels", "topology.kubernetes.io/zone"),
+    "node_az": ("spec", "template", "spec", "nodeSelector", "topology.kubernetes.io/zone"),
+    "min_ready": ("spec", "minReadySeconds"),
 }
-WAIT: Final = "grafana.com/min-time-between-zones-downscale"
 
 
 def s(seconds: float) -> timedelta:
-    """Return seconds."""
     return timedelta(seconds=seconds)
 
 
 def full(name: str) -> str:
     """Return the name of a zone or a pod that may be given by its letter."""
     return f"zone-{name}" if re.fullmatch(r"[a-z](-\d+)?", name) else name
+
+
+def put(found: JsonObject, path: tuple[str, ...], value: object) -> None:
+    """Set a part of an object; None removes it."""
+    *way, last = path
+    for key in way:
+        inner = found.setdefault(key, {})
+        assert isinstance(inner, dict)
+        found = inner
+    if value is None:
+        found.pop(last, None)
+    else:
+        found[last] = value
+
+
+def statefulset(name: str) -> JsonObject:
+    """Return a whole set of group `ingester` with three pods, its status up to date."""
+    return {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "generation": 1,
+            "creationTimestamp": MOMENT,
+            "labels": {"rollout-group": "ingester"},
+            "annotations": {},
+        },
+        "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}},
+        "status": {"observedGeneration": 1, "updateRevision": "new", "currentRevision": "old"},
+    }
+
+
+def pod_object(
+    name: str,
+    *,
+    uid: str = "",
+    owner: str | None = None,
+    ready: bool = True,
+    crashing: bool = False,
+    stopped: bool = False,
+    revision: str = "old",
+    phase: str = "Running",
+    labels: Mapping[str, str] | None = None,
+) -> JsonObject:
+    """Return a pod of the set that its name begins with; without one where `owner` is empty."""
+    ready = ready and not crashing and not stopped
+    state: JsonObject = {"terminated": {}} if stopped else {"running": {}}
+    if crashing:
+        state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    set_uid = name.rpartition("-")[0] if owner is None else owner
+    return {
+        "metadata": {
+            "name": name,
+            "uid": uid or f"{name}@0",
+            "labels": {"controller-revision-hash": revision, **(labels or {})},
+            "ownerReferences": [
+                {"kind": "StatefulSet", "name": set_uid, "uid": set_uid, "controller": True}
+            ],
+        },
+        "spec": {"containers": [{"name": "app"}]},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "containerStatuses": [{"name": "app", "ready": ready, "state": state}],
+        },
+    }
 
 
 class HistoryBuilder(msgspec.Struct):
@@ -79,37 +155,66 @@ class HistoryBuilder(msgspec.Struct):
         self.revision += 1
         if after is not None:
             self.objects[key] = after
-        self.history.add(
-            Commit(
-                at=s(at),
-                revision=self.revision,
-                actor=how.get("actor", "person"),
-                resource=resource,
-                namespace=NAMESPACE if resource.is_namespaced else "",
-                name=name,
-                before=before,
-                after=after,
-                call=how.get("call", 0),
-            )
+        commit = Commit(
+            at=s(at),
+            revision=self.revision,
+            actor=how.get("actor", "person"),
+            resource=resource,
+            namespace=NAMESPACE if resource.is_namespaced else "",
+            name=name,
+            before=before,
+            after=after,
+            call=how.get("call", 0),
         )
+        self.history.add(commit)
         return self
 
+    def remove(self, at: float, resource: Resource, name: str) -> Self:
+        return self.write(at, resource, name, None)
+
+    def edit(
+        self,
+        at: float,
+        resource: Resource,
+        name: str,
+        places: Mapping[Any, object],
+        **how: Any,
+    ) -> Self:
+        """Commit an object with other values at these places."""
+        after = deepcopy(self.objects[resource.plural, full(name)])
+        for path, value in places.items():
+            put(after, path, value)
+        return self.write(at, resource, name, after, **how)
+
     def zone(self, at: float, name: str, **parts: Any) -> Self:
-        """Create a set, or change parts of it: see `change_set`."""
-        name = full(name)
-        known = self.objects.get((STATEFULSETS.plural, name))
+        """Create a set, or change parts of it: see `PLACES`; labels and annotations are added."""
         how = {key: parts.pop(key) for key in ("actor", "call") if key in parts}
-        after = statefulset(name) if known is None else deepcopy(known)
-        change_set(after, parts)
+        known = self.objects.get((STATEFULSETS.plural, full(name)))
+        after = statefulset(full(name)) if known is None else deepcopy(known)
+        for kind in ("labels", "annotations"):
+            for key, value in parts.pop(kind, {}).items():
+                put(after, ("metadata", kind, key), value)
+        for key, value in parts.items():
+            put(after, PLACES[key], value)
         return self.write(at, STATEFULSETS, name, after, **how)
+
+    def sets(self, at: float, letters: str, **parts: Any) -> Self:
+        for letter in letters:
+            self.zone(at, letter, **parts)
+        return self
 
     def pod(self, at: float, name: str, **parts: Any) -> Self:
         """Create a pod, or write it anew: see `pod_object`."""
         return self.write(at, PODS, name, pod_object(full(name), **parts))
 
-    def gone(self, at: float, name: str, **how: Any) -> Self:
-        """Have a pod go away for good."""
-        return self.write(at, PODS, name, None, **how)
+    def down(self, at: float, name: str, **parts: Any) -> Self:
+        return self.pod(at, name, ready=False, **parts)
+
+    def gone(self, at: float, *names: str, **how: Any) -> Self:
+        """Have pods go away for good."""
+        for name in names:
+            self.write(at, PODS, name, None, **how)
+        return self
 
     def zones(self, replicas: int = 3, letters: str = "abc", **parts: Any) -> Self:
         """Create whole zones at revision `old` that are to be at revision `new`."""
@@ -121,8 +226,8 @@ class HistoryBuilder(msgspec.Struct):
 
     def replace(self, at: float, name: str, *, ready: bool = True, revision: str = "new") -> Self:
         """Have a pod end and its successor come."""
-        uid = f"{full(name)}@{at}"
-        self.gone(at, name).pod(at + 0.1, name, uid=uid, ready=False, revision=revision)
+        uid = f"{full(name)}@{at:g}"
+        self.gone(at, name).down(at + 0.1, name, uid=uid, revision=revision)
         return self.pod(at + 0.2, name, uid=uid, revision=revision) if ready else self
 
     def hooks(self, at: float, *names: str, policy: str = "Fail") -> Self:
@@ -138,31 +243,25 @@ class HistoryBuilder(msgspec.Struct):
         ]
         return self.write(at, VALIDATING_WEBHOOKS, "ours", {"webhooks": hooks})
 
-    def budget(self, at: float, **spec: Any) -> Self:
-        """Create the budget that selects all pods, or write it anew."""
-        budget: JsonObject = {
-            "metadata": {"name": BUDGET},
-            "spec": {"selector": {"matchLabels": {}}, **spec},
-        }
-        return self.write(at, ZONE_BUDGETS, BUDGET, budget)
+    def budget(self, at: float, name: str = "ingester", **spec: Any) -> Self:
+        """Create a budget that selects all pods, if nothing else is said, or write it anew."""
+        spec = {"selector": {"matchLabels": {}}, **spec}
+        return self.write(at, ZONE_BUDGETS, name, {"metadata": {"name": name}, "spec": spec})
 
     def unbudget(self, at: float) -> Self:
-        """Delete the budget."""
-        return self.write(at, ZONE_BUDGETS, BUDGET, None)
+        return self.remove(at, ZONE_BUDGETS, "ingester")
 
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
         """Have the ReplicaTemplate want so many replicas, and report `status`, else as many."""
         after: JsonObject = {
-            "metadata": {"name": TEMPLATE},
+            "metadata": {"name": "ingesters"},
             "spec": {"replicas": replicas},
             "status": {"replicas": replicas if status is None else status},
         }
-        return self.write(at, REPLICA_TEMPLATES, TEMPLATE, after)
+        return self.write(at, REPLICA_TEMPLATES, "ingesters", after)
 
-    def force(self, at: float, name: str, replicas: int | None) -> Self:
-        """Have a person force a number of replicas, or none any more."""
-        text = None if replicas is None else f"{replicas}"
-        return self.zone(at, name, annotations={FORCE_REPLICAS: text})
+    def force(self, at: float, name: str, replicas: int) -> Self:
+        return self.zone(at, name, annotations={FORCE_REPLICAS: f"{replicas}"})
 
     # Requests and answers
 
@@ -185,19 +284,18 @@ class HistoryBuilder(msgspec.Struct):
             number = self.number = self.number + 1
         namespace = parts.pop("namespace", NAMESPACE if resource.is_namespaced else "")
         request = ApiRequest(
-            verb=verb, resource=resource, namespace=str(namespace), name=full(name), **parts
+            verb=verb, resource=resource, namespace=namespace, name=full(name), **parts
         )
-        self.history.add(
-            Called(
-                at=s(at),
-                begun=s(at if begun is None else begun),
-                number=number,
-                actor=actor,
-                request=request,
-                status=status,
-                message=message,
-            )
+        called = Called(
+            at=s(at),
+            begun=s(at if begun is None else begun),
+            number=number,
+            actor=actor,
+            request=request,
+            status=status,
+            message=message,
         )
+        self.history.add(called)
         return self
 
     def live_read(self, at: float, **parts: Any) -> Self:
@@ -210,49 +308,47 @@ class HistoryBuilder(msgspec.Struct):
             self.mark(at - 0.05, name, engine="rollout")
         if is_read:
             self.live_read(at - 0.1)
-        uid = str(metadata_of(self.objects[PODS.plural, full(name)])["uid"])
-        body = parts.pop("body", preconditions(uid))
+        requested = {"uid": self._uid(name), "resourceVersion": "7", **parts.pop("if", {})}
+        body = {"kind": "DeleteOptions", "preconditions": requested}
         self.terminate(at, name, parts.get("actor", OPERATOR))
-        return self.call(at, "delete", PODS, name, body=body, **parts)
+        return self.call(at, "delete", PODS, name, **{"body": body, **parts})
 
     def review(self, at: float, name: str, call: int | None = None, **parts: Any) -> Self:
         """Add a review by prepare-downscale that was allowed, by default of the next request."""
         fields: dict[str, Any] = {
-            "at": s(at),
-            "begun": s(at - 0.5),
             "call": self.number + 1 if call is None else call,
             "actor": OPERATOR,
             "path": "/admission/prepare-downscale",
-            "namespace": NAMESPACE,
-            "name": full(name),
             "resource": "statefulsets",
             "dry_run": False,
             "allowed": True,
             "status": 0,
+            **parts,
         }
-        self.history.add(Reviewed(**{**fields, **parts}))
+        begun = s(fields.pop("begun", at - 0.5))
+        self.history.add(
+            Reviewed(at=s(at), begun=begun, namespace=NAMESPACE, name=full(name), **fields)
+        )
         return self
 
     def prepare(self, at: float, name: str, **parts: Any) -> Self:
         """Add a POST, or another `method`, that a pod has acted on."""
-        pod = self.objects[PODS.plural, full(name)]
         fields: dict[str, Any] = {
-            "at": s(at),
-            "begun": s(at),
             "actor": OPERATOR,
             "method": "POST",
-            "pod": full(name),
-            "uid": str(metadata_of(pod)["uid"]),
+            "uid": self._uid(name),
             "path": "/ingester/prepare",
             "status": 200,
             "acted": True,
+            **parts,
         }
-        self.history.add(PodCalled(**{**fields, **parts}))
+        begun = s(fields.pop("begun", at))
+        self.history.add(PodCalled(at=s(at), begun=begun, pod=full(name), **fields))
         return self
 
     def delay(self, at: float, name: str, **parts: Any) -> Self:
         """Have the operator call a delayed pod; `method` may be DELETE."""
-        return self.prepare(at, name, **{"path": DELAY_PATH, **parts})
+        return self.prepare(at, name, **{"path": "/delayed", **parts})
 
     # Whole steps
 
@@ -268,14 +364,9 @@ class HistoryBuilder(msgspec.Struct):
 
     def send_request(self, at: float, name: str = "a", **parts: Any) -> Self:
         """Have a person request two pods, answered at a time, begun two seconds before."""
-        how: dict[str, Any] = {
-            "begun": at - 2,
-            "actor": PERSON,
-            "body": {"spec": {"replicas": 2}},
-            "subresource": "scale",
-            **parts,
-        }
-        return self.call(at, "patch", STATEFULSETS, name, **how)
+        how: dict[str, Any] = {"begun": at - 2, "actor": PERSON, "subresource": "scale"}
+        body = {"spec": {"replicas": 2}}
+        return self.call(at, "patch", STATEFULSETS, name, **{**how, "body": body, **parts})
 
     def set_replicas(
         self, at: float, name: str, replicas: int, *, is_read: bool = True, **parts: Any
@@ -287,18 +378,17 @@ class HistoryBuilder(msgspec.Struct):
         body = [{"op": "replace", "path": "/spec/replicas", "value": replicas}]
         return self.call(at, "patch", STATEFULSETS, name, body=body, **parts)
 
-    def mark(self, at: float, name: str, **parts: Any) -> Self:
+    def mark(self, at: float, name: str, engine: str = "eviction", **parts: Any) -> Self:
         """Have the operator write on a pod that it may go; `body` and `uid` may be wrong ones."""
-        uid = parts.pop("uid", metadata_of(self.objects[PODS.plural, full(name)])["uid"])
-        record = {"uid": uid, "engine": parts.pop("engine", "eviction")}
-        actor = str(parts.get("actor", OPERATOR))
-        record |= {"by": actor, "at": f"{at}"}
+        actor = parts.get("actor", OPERATOR)
+        record = {"uid": parts.pop("uid", self._uid(name)), "engine": engine, "by": actor}
+        self._annotate(
+            at, name, {DISRUPTION_RECORD: json.dumps({**record, "at": f"{at:g}"})}, actor
+        )
         swap: JsonObject = {"metadata": {"uid": "u", "resourceVersion": "7"}}
-        self._annotate(at, name, {DISRUPTION_RECORD: json.dumps(record)}, actor)
         return self.call(at, "patch", PODS, name, **{"body": swap, **parts})
 
     def unmark(self, at: float, name: str) -> Self:
-        """Have a record removed."""
         return self._annotate(at, name, {}).call(at, "patch", PODS, name, body=[])
 
     def evict(
@@ -311,7 +401,7 @@ class HistoryBuilder(msgspec.Struct):
         dry: str = "",
         actor: str = OPERATOR,
     ) -> Self:
-        """Have a person evict a pod: marked, allowed, carried out. `dry`: as `request_eviction`."""
+        """Have a person evict a pod: marked, allowed, carried out. `dry`: as in `request`."""
         number = self.number = self.number + 1
         self.call(at - 0.3, "list", PODS)
         if marked:
@@ -320,33 +410,14 @@ class HistoryBuilder(msgspec.Struct):
         self.review(at - 0.1, name, number, allowed=allowed, actor=actor, **how)
         if allowed and not dry:
             self.terminate(at, name, PERSON).call(at, "delete", PODS, name, actor=PERSON)
-        return self.request_eviction(at, name, number, dry=dry, status=201 if allowed else 429)
+        return self.request(at, name, dry=dry, number=number, status=201 if allowed else 429)
 
-    def request_eviction(
-        self,
-        at: float,
-        name: str,
-        number: int | None = None,
-        *,
-        status: int = 201,
-        dry: str = "",
-        message: str = "",
-    ) -> Self:
+    def request(self, at: float, name: str, *, dry: str = "", **parts: Any) -> Self:
         """Add the answer to an eviction; `dry` is how a dry run says so: by `query` or `body`."""
-        return self.call(
-            at,
-            "create",
-            PODS,
-            name,
-            begun=at - 1,
-            actor=PERSON,
-            status=status,
-            message=message,
-            number=number,
-            subresource="eviction",
-            query={"dryRun": "All"} if dry == "query" else {},
-            body={"deleteOptions": {"dryRun": ["All"]}} if dry == "body" else {},
-        )
+        query = {"dryRun": "All"} if dry == "query" else {}
+        body = {"deleteOptions": {"dryRun": ["All"]}} if dry == "body" else {}
+        how = {"begun": at - 1, "actor": PERSON, "status": 201, "subresource": "eviction", **parts}
+        return self.call(at, "create", PODS, name, query=query, body=body, **how)
 
     # What goes wrong
 
@@ -356,18 +427,18 @@ class HistoryBuilder(msgspec.Struct):
         return self
 
     def fault(self, at: float, kind: str, text: str = "", actor: str = OPERATOR) -> Self:
-        """Add something that goes wrong."""
         self.history.add(Fault(at=s(at), number=1, kind=kind, actor=actor, text=text))
         return self
 
     def terminate(self, at: float, name: str, actor: str) -> Self:
-        pod = deepcopy(self.objects[PODS.plural, full(name)])
-        metadata_of(pod)["deletionTimestamp"] = MOMENT
-        return self.write(at, PODS, name, pod, actor=actor, call=self.number + 1)
+        places = {("metadata", "deletionTimestamp"): MOMENT}
+        return self.edit(at, PODS, name, places, actor=actor, call=self.number + 1)
 
-    def _annotate(
-        self, at: float, name: str, annotations: JsonObject, actor: str = OPERATOR
-    ) -> Self:
-        pod = deepcopy(self.objects[PODS.plural, full(name)])
-        metadata_of(pod)["annotations"] = annotations
-        return self.write(at, PODS, name, pod, actor=actor, call=self.number + 1)
+    def _annotate(self, at: float, name: str, notes: JsonObject, actor: str = OPERATOR) -> Self:
+        places = {("metadata", "annotations"): notes}
+        return self.edit(at, PODS, name, places, actor=actor, call=self.number + 1)
+
+    def _uid(self, name: str) -> str:
+        metadata = self.objects[PODS.plural, full(name)]["metadata"]
+        assert isinstance(metadata, dict)
+        return str(metadata["uid"])

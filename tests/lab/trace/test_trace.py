@@ -10,8 +10,7 @@ from rollout_lab.trace.log_lines import strip_time
 from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.builder import PERSON, HistoryBuilder, s
-from tests.judge.builder_objects import pod_object
+from tests.judge.builder import PERSON, HistoryBuilder, pod_object, s
 
 OPERATOR = "operator-1"
 
