@@ -31,8 +31,7 @@ from rollout_operator.kube.api import (
     JsonObject,
 )
 from rollout_operator.model.names import PREPARE_PATH
-from tests.judge.desired import read_delay_path
-from tests.judge.objects import Json, Pod, Set, read_pod, read_set
+from tests.judge.objects import Json, Pod, Set, read_delay_path, read_pod, read_set
 from tests.judge.promises import Promises
 
 CacheAge = Pod | Set
@@ -42,15 +41,12 @@ WORLD_ENDED: Final = "killed"
 
 
 class ProcessRun(msgspec.Struct):
-    """One process from its start to its end."""
-
     actor: str
     begun: timedelta
     ended: timedelta = FOREVER
     ready_at: timedelta | None = None
 
     def holds(self, at: timedelta) -> bool:
-        """Return whether the process was there."""
         return self.begun <= at <= self.ended
 
 
@@ -87,7 +83,6 @@ class ProcessRuns(msgspec.Struct):
         return ended[-1] if ended else None
 
     def count_starts(self, begin: timedelta, end: timedelta) -> int:
-        """Return how many processes started in a span of time."""
         runs = [one for each in self.by_actor.values() for one in each]
         return sum(begin <= one.begun <= end for one in runs)
 
@@ -108,22 +103,18 @@ class ProcessRuns(msgspec.Struct):
         return max(alive, default=None)
 
     def is_any_up(self) -> bool:
-        """Return whether any process lives at the end."""
         return not self.by_actor or any(
             one.ended == FOREVER for runs in self.by_actor.values() for one in runs
         )
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One commit of a StatefulSet or a pod."""
-
     commit: Commit
     before: CacheAge | None
     now: CacheAge | None
 
     @property
     def at(self) -> timedelta:
-        """Return when it was committed."""
         return self.commit.at
 
     @property
@@ -137,8 +128,6 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct):
-    """All that judges look up in one history."""
-
     promises: Promises
     runs: ProcessRuns
     writes: list[Write] = []
@@ -172,7 +161,6 @@ class Book(msgspec.Struct):
     ended_at: timedelta = timedelta(0)
 
     def is_operator(self, actor: str) -> bool:
-        """Return whether an actor is a process of the operator."""
         return actor.startswith(self.promises.operators)
 
     def acts_for(self, actor: str, other: str) -> bool:
@@ -187,7 +175,6 @@ class Book(msgspec.Struct):
 
 
 def read_book(history: History, promises: Promises) -> Book:
-    """Return the book of a history."""
     book = Book(promises, ProcessRuns())
     seen: dict[tuple[str, str], CacheAge] = {}
     for record in history.records:
@@ -288,7 +275,6 @@ _READ: Final[Mapping[str, Callable[[Json], CacheAge | None]]] = {
 
 
 def list_deletes(history: History) -> list[str]:
-    """Return the pods that the operator has deleted, in order."""
     return [
         call.request.name
         for call in history.list_all(Called)
@@ -297,12 +283,10 @@ def list_deletes(history: History) -> list[str]:
 
 
 def annotations(found: JsonObject | None) -> JsonObject:
-    """Return the annotations of an object, none where there is none."""
     return _map(found, "annotations")
 
 
 def labels(found: JsonObject | None) -> JsonObject:
-    """Return the labels of an object, none where there is none."""
     return _map(found, "labels")
 
 

@@ -1,34 +1,37 @@
-"""Which budget was in force for a pod at any time, as a judge reads it from the history.
+"""What is promised of pods under a budget, whatever lets them go: SI-01 to SI-05 and SI-17.
 
-Written for itself: nothing here is the operator's own reading.
+Which budget was in force is read from the history: nothing here is the operator's own reading.
+Checked at the commit of each eviction that the operator allowed, and of each of its own deletes.
+Facts count that were there for `known`, or at the operator's read where that was earlier; what the
+operator itself has let go counts at once. While a budget changes, either version will do.
 """
 
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from rollout_lab.model.fields import child, children, name_of, text
-from rollout_lab.model.history import Called, Commit, Reviewed
+from rollout_lab.model.history import Called, Commit, Fault, Reviewed
 
-from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.judge.book import Book, Write, annotations, labels
-from tests.judge.deletes import is_live
-from tests.judge.downscales import list_reviews
+from tests.judge.deletes import Delete, get_span, is_live, map_deletes
+from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set, read_time
 from tests.judge.policies import holds
+from tests.judge.promises import Violation
+from tests.judge.state import World
 
 SEVERAL: Final = "several budgets"
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What one budget requests."""
-
     name: str
     selector: Mapping[str, object]
     terms: Sequence[JsonObject] = ()
@@ -43,7 +46,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a zone without the partition counts as having handed it over."""
 
     def selects(self, labels: Mapping[str, object]) -> bool:
-        """Return whether something with these labels is under it."""
         are_equal = all(labels.get(key) == value for key, value in self.selector.items())
         return are_equal and all(holds(term, labels) for term in self.terms)
 
@@ -69,8 +71,6 @@ _State = Mapping[str, tuple[Rule, ...]]
 
 
 class Timeline(msgspec.Struct):
-    """All budgets, at all times."""
-
     begins: list[timedelta] = []
     states: list[_State] = []
 
@@ -93,7 +93,6 @@ class Timeline(msgspec.Struct):
 
 
 def read_timeline(book: Book) -> Timeline:
-    """Return what the budgets of a history said."""
     timeline = Timeline()
     for commit in book.budgets:
         last = timeline.states[-1] if timeline.states else {}
@@ -219,7 +218,6 @@ class PodFacts(msgspec.Struct):
     """By UID of the pod: its newest one that is about itself."""
 
     def take(self, write: Write) -> None:
-        """Move on by one write."""
         if write.now is None:
             return
         uid, after = write.now.uid, write.commit.after
@@ -236,7 +234,6 @@ class PodFacts(msgspec.Struct):
                 self.records[uid] = record
 
     def was_running(self, uid: str, since: timedelta) -> bool:
-        """Return whether a pod has run since then: what does not run yet is no disruption."""
         return self.running_since.get(uid, since + timedelta.resolution) <= since
 
 
@@ -271,3 +268,358 @@ def _decode(value: object) -> JsonObject:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+# Budgets are only watched: what goes wrong with that may keep a change from the operator so long.
+LATE_RULES: Final = timedelta(minutes=10)
+# Nothing is answered on a view that nothing has proven live for so long, by a clock that may be
+# slow (SI-09).
+UNPROVEN: Final = timedelta(minutes=2)
+
+
+# Of faults: what comes after such an event waits with it.
+DELAYING_EVENTS: Final = frozenset({"delay_event", "freeze"})
+
+
+class Broken(NamedTuple):
+    invariant: str
+    text: str
+
+
+class JudgedDisruption(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that goes because the operator let it."""
+
+    book: Book
+    world: World
+    facts: PodFacts
+    pod: Pod
+    owner: Set
+    at: timedelta
+    since: timedelta
+    """What has lasted from then on had to be known."""
+    actor: str
+    """The process that let it go."""
+    eviction: Eviction | None = None
+    """None where the operator deletes it."""
+
+    @property
+    def text(self) -> str:
+        return f"{'delete' if self.eviction is None else 'eviction'} of {self.pod.name}"
+
+    def list_other_zones(self, rule: Rule) -> list[Set]:
+        return [
+            zone
+            for zone in self.world.sets.values()
+            if zone.uid != self.owner.uid and rule.selects(self.facts.labels.get(zone.uid, {}))
+            if self.book.promises.is_observed or not self._may_be_new(zone)
+        ]
+
+    def _may_be_new(self, zone: Set) -> bool:
+        """Return whether who let it go may not know yet that a set has the labels that it has."""
+        since = self.facts.labelled_at.get(zone.uid, self.since)
+        late = self.book.list_faults(self.actor, since - LATE_RULES, self.at)
+        return since > self.since or any(
+            one.kind in DELAYING_EVENTS
+            and STATEFULSETS.plural in one.text
+            and one.at <= since < one.at + get_span(one)
+            and one.at + get_span(one) > self.since
+            for one in late
+        )
+
+
+class Judge:
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._timeline = read_timeline(book)
+        self._evictions = map_evictions(book)
+        self._facts = PodFacts()
+
+    def take(self, write: Write) -> None:
+        self._facts.take(write)
+
+    def find(self, world: World, write: Write, since: timedelta | None) -> JudgedDisruption | None:
+        """Return the disruption that begins with a write, None where it is not the operator's.
+
+        `since` is given for the operator's own deletes: what has lasted from then on had to be
+        known.
+        """
+        pod, eviction = write.ended_pod, self._evictions.get(write.commit.call)
+        owner = None if pod is None else world.sets.get(pod.owner)
+        if pod is None or owner is None or (since is None and eviction is None):
+            return None
+        known = write.at - self.book.promises.known
+        if eviction is not None:
+            since = min(known, eviction.read_at)
+            running = eviction.review.begun - self.book.promises.time_error
+            if self.book.promises.is_observed:
+                running = write.at
+            if not self._facts.was_running(pod.uid, running):
+                return None  # ZPDB-54: what does not run yet is not disrupted
+        actor = write.commit.actor if eviction is None else eviction.review.actor
+        return JudgedDisruption(
+            book=self.book,
+            world=world,
+            facts=self._facts,
+            pod=pod,
+            owner=owner,
+            at=write.at,
+            since=known if since is None else since,
+            actor=actor,
+            eviction=eviction,
+        )
+
+    def is_stray(self, world: World, write: Write) -> bool:
+        """Return whether an eviction begins with a write, of a pod under a budget and of no set."""
+        pod = write.ended_pod
+        if pod is None or pod.owner in world.sets or write.commit.call not in self._evictions:
+            return False
+        return bool(self._timeline.find(self._facts.labels.get(pod.uid, {}), write.at, write.at))
+
+    def list_rules(self, disruption: JudgedDisruption) -> list[Rule]:
+        """Return the rules that may be in force for a pod; none where it is under no budget."""
+        labels, known = self._facts.labels.get(disruption.pod.uid, {}), self.book.promises.known
+        since = min(disruption.since, disruption.at - known)
+        troubles = self.book.list_faults(disruption.actor, since - LATE_RULES, disruption.at)
+        late = [
+            one.at - known
+            for one in troubles
+            if ZONE_BUDGETS.plural in one.text or _may_be_cut_off(one, disruption.at)
+        ]
+        return self._timeline.find(labels, min([since, *late]), disruption.at)
+
+    def judge(self, disruption: JudgedDisruption, rules: list[Rule]) -> Iterator[Violation]:
+        """Yield what a disruption breaks: nothing where any of the rules allows it."""
+        findings = [list(_judge_by(rule, disruption)) for rule in rules]
+        if findings and all(findings):
+            for invariant, text in findings[-1]:
+                text = f"{disruption.text}: {text}"
+                yield Violation(invariant, disruption.at, text)
+        if findings:
+            yield from _judge_record(disruption)
+
+
+def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
+    """Return whether a stream may still be dead since a partition, and taken for alive."""
+    return fault.kind == "partition" and at <= fault.at + UNPROVEN
+
+
+def _judge_by(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
+    if disruption.eviction is None and not disruption.world.is_available(disruption.pod.name):
+        return  # it was down anyway (D-14, LI-10)
+    limit = rule.limit(disruption.world.window(disruption.owner.uid, disruption.since))
+    promises = disruption.book.promises
+    if disruption.eviction is None and not (promises.is_observed and rule.name == SEVERAL):
+        limit = limit or disruption.owner.limit  # ROLL-36
+    if not limit:
+        yield Broken("SI-03", f"the budget {rule.name} lets nothing go")
+    elif rule.pattern:
+        yield from _judge_partition(rule, disruption, limit)
+    else:
+        yield from _judge_zones(rule, disruption)
+        yield from _judge_own_zone(disruption, limit)
+
+
+def _judge_zones(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
+    """Judge an eviction by all other zones, and a delete by what was evicted there.
+
+    All else that a delete may break there is judged in `invariants`.
+    """
+    world, is_delete = disruption.world, disruption.eviction is None
+    for zone in disruption.list_other_zones(rule):
+        ours = [one for one in world.open if one.pod.owner == zone.uid]
+        going = [one.pod.name for one in ours if one.is_eviction or not is_delete]
+        if going:
+            text = f"a disruption of another zone is not over: {', '.join(going)}"
+            yield Broken("SI-01", text)
+        if is_delete:
+            continue
+        for name in world.list_short(zone, disruption.since):
+            span = disruption.at - world.short_since[name]
+            yield Broken("SI-02", f"{name} has been unavailable for {span.total_seconds():.1f} s")
+
+
+def _judge_own_zone(disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
+    world, owner, name = disruption.world, disruption.owner, disruption.pod.name
+    own = {one.pod.name for one in world.open if one.pod.owner == owner.uid}
+    going = {name, *own}
+    is_judged = disruption.book.promises.is_observed or disruption.pod.uid in world.were_ready
+    if len(going) > limit and is_judged:
+        text = f"{len(going)} disruptions in {owner.name} at once, limit {limit}"
+        yield Broken("SI-04", text)
+    missing = {*going, *world.list_short(owner, disruption.since)}
+    if len(missing) > max(limit, len(going)):
+        text = f"{len(missing)} of {owner.name} missing, limit {limit}: {sorted(missing)}"
+        yield Broken("SI-03", text)
+
+
+def _judge_partition(rule: Rule, disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
+    partition = rule.name_partition(disruption.pod.name)
+    if not partition:
+        yield Broken("SI-05", f"no partition by {rule.pattern}")
+        return
+    missing = [
+        text
+        for zone in disruption.list_other_zones(rule)
+        for text in _list_missing(rule, disruption, zone, partition)
+    ]
+    if len(missing) >= limit:
+        text = f"partition {partition} lacks {', '.join(missing)}, limit {limit}"
+        yield Broken("SI-05", text)
+
+
+def _list_missing(
+    rule: Rule, disruption: JudgedDisruption, zone: Set, partition: str
+) -> Iterator[str]:
+    world = disruption.world
+    names = [name for name in zone.pod_names if rule.name_partition(name) == partition]
+    going = {one.pod.name for one in world.open if one.pod.owner == zone.uid}
+    short = world.list_short(zone, disruption.since)
+    if not names and not rule.forgives:
+        yield f"a pod of {zone.name}"
+    for name in names:
+        if name in going or name in short:
+            yield name
+        elif rule.delay and world.is_available(name):
+            since = disruption.facts.ready_since.get(world.pods[name].uid, disruption.at)
+            lasted = disruption.at - since
+            if lasted <= rule.delay - disruption.book.promises.time_error:
+                yield f"{name} (ready for {lasted.total_seconds():.1f} s of {rule.delay})"
+
+
+def _judge_record(disruption: JudgedDisruption) -> Iterator[Violation]:
+    """SI-17: a record of its own was on the pod, written by compare-and-swap."""
+    book, record = disruption.book, disruption.facts.records.get(disruption.pod.uid)
+    if not book.promises.are_recorded or _may_not_patch(disruption):
+        return
+    why = ""
+    if record is None:
+        why = "nothing on the pod says that it may go"
+    elif not book.promises.is_observed:
+        called = book.calls.get(record.call)
+        if called is None or not book.is_operator(called.actor):
+            why = "who wrote that it may go is not the operator"
+        elif not _swaps(called):
+            why = "that it may go was written without its resourceVersion"
+    if why:
+        text = f"{disruption.text}: {why}"
+        yield Violation("SI-17", disruption.at, text)
+
+
+def _swaps(called: Called) -> bool:
+    """Return whether a patch holds only for the version that was decided on."""
+    body = called.request.body
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    is_swap = isinstance(metadata, dict) and metadata.get("resourceVersion") and metadata.get("uid")
+    return called.request.verb == "patch" and bool(is_swap)
+
+
+def _may_not_patch(disruption: JudgedDisruption) -> bool:
+    """Return whether the process has learnt that its role forbids it."""
+    return any(
+        one.actor == disruption.actor
+        and (one.request.verb, one.request.resource, one.status) == ("patch", PODS, 403)
+        and "cannot patch" in one.message
+        for one in disruption.book.own_calls
+        if one.at <= disruption.at
+    )
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    zone: str
+    read_at: timedelta
+    """When the read began that it rests on, or any later one before the first call of a pod."""
+    ended_at: timedelta
+    """When its request was answered: written, or refused by another webhook."""
+
+
+def list_overlaps(book: Book) -> Iterator[Violation]:
+    """Yield deletes in one zone while another was about to lose pods."""
+    grants = list(list_grants(book))
+    if not grants:
+        return
+    sets = [(write.at, write.now) for write in book.writes if isinstance(write.now, Set)]
+
+    def find_group(zone: str, at: timedelta) -> str | None:
+        """Return the group of a zone at a time: it may have left it meanwhile."""
+        states = [one for since, one in sets if one.name == zone and since <= at]
+        return states[-1].group if states else None
+
+    disruptions: list[Delete | Eviction] = [*map_deletes(book).values(), *_list_covered(book)]
+    for disruption in disruptions:
+        for grant in grants:
+            name = disruption.called.request.name
+            zone = name.rpartition("-")[0]
+            if zone == grant.zone or not _is_between(book, disruption, grant):
+                continue
+            at = _get_decided(disruption)
+            if find_group(zone, at) == find_group(grant.zone, at):
+                what = "delete" if isinstance(disruption, Delete) else "eviction"
+                text = (
+                    f"{what} of {name}: {grant.zone} was granted a downscale that might still be"
+                    " written"
+                )
+                yield Violation("SI-02", disruption.called.at, text)
+
+
+def _list_covered(book: Book) -> Iterator[Eviction]:
+    """Yield the evictions that were carried out of pods under a budget, as their records show."""
+    marked = {write.commit.name for write in book.writes if read_record(write) is not None}
+    for eviction in map_evictions(book).values():
+        if eviction.called.request.name in marked:
+            yield eviction
+
+
+def list_grants(book: Book) -> Iterator[Grant]:
+    """Yield the downscales that were allowed, of those for which pods were called and confirmed."""
+    for review in list_reviews(book, PREPARE_PATH):
+        called = book.calls.get(review.call)
+        if called is None or not review.allowed or review.dry_run or _is_no_decrease(book, review):
+            continue
+        read_at = _find_live_read(book, review)
+        if read_at is not None:
+            yield Grant(zone=review.name, read_at=read_at, ended_at=called.at)
+
+
+def _is_no_decrease(book: Book, review: Reviewed) -> bool:
+    """Return whether what was reviewed is written, and takes no pod away: a new image, say."""
+    return any(
+        isinstance(write.now, Set)
+        and isinstance(write.before, Set)
+        and (write.commit.call, write.now.name) == (review.call, review.name)
+        and write.now.replicas >= write.before.replicas
+        for write in book.writes
+    )
+
+
+def _find_live_read(book: Book, review: Reviewed) -> timedelta | None:
+    """Return when the last live read of a review began before it called pods; None without both."""
+    reported = [
+        one.begun
+        for one in book.pod_calls
+        if one.method == "POST"
+        and one.pod.rpartition("-")[0] == review.name
+        and review.begun <= one.begun <= review.at
+    ]
+    reads = [
+        one.begun
+        for one in book.own_calls
+        if one.request.verb == "list"
+        and one.request.resource.plural == STATEFULSETS.plural
+        and review.begun <= one.begun <= min(reported, default=timedelta(0))
+    ]
+    return max(reads, default=None)
+
+
+def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool:
+    called = disruption.called
+    return (
+        called.status < 300
+        and not (isinstance(disruption, Delete) and disruption.is_late)
+        and grant.read_at < _get_decided(disruption) < grant.ended_at
+        and book.runs.are_the_same(grant.read_at, called.at)
+    )
+
+
+def _get_decided(disruption: Delete | Eviction) -> timedelta:
+    """Return when it could not be released any more."""
+    return disruption.called.begun if isinstance(disruption, Delete) else disruption.called.at

@@ -211,7 +211,6 @@ class HistoryBuilder(msgspec.Struct):
         return self.pod(at, name, ready=False, **parts)
 
     def gone(self, at: float, *names: str, **how: Any) -> Self:
-        """Have pods go away for good."""
         for name in names:
             self.write(at, PODS, name, None, **how)
         return self
@@ -252,7 +251,6 @@ class HistoryBuilder(msgspec.Struct):
         return self.remove(at, ZONE_BUDGETS, "ingester")
 
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
-        """Have the ReplicaTemplate want so many replicas, and report `status`, else as many."""
         after: JsonObject = {
             "metadata": {"name": "ingesters"},
             "spec": {"replicas": replicas},
@@ -422,7 +420,6 @@ class HistoryBuilder(msgspec.Struct):
     # What goes wrong
 
     def lived(self, at: float, what: str) -> Self:
-        """Add a step in the life of a process."""
         self.history.add(Lived(at=s(at), actor=OPERATOR, what=what))
         return self
 

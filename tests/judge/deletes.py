@@ -41,7 +41,6 @@ class LiveRead(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> timedelta:
-        """Return how old the oldest part is."""
         return min(self.sets_at, self.pods_at)
 
 
@@ -69,7 +68,6 @@ class Delete(msgspec.Struct, frozen=True):
 
     @property
     def is_late(self) -> bool:
-        """Return whether things may have happened while it was on its way."""
         return self.is_ghost or self.sent_at < self.called.begun
 
     def cut(self, since: timedelta) -> timedelta:
@@ -103,7 +101,6 @@ class _Reads(msgspec.Struct):
 
 
 def map_deletes(book: Book) -> dict[int, Delete]:
-    """Return the operator's deletes of pods by number, in order."""
     found: dict[int, Delete] = {}
     reads: dict[tuple[str, str], _Reads] = {}
     for called in book.own_calls:

@@ -1,8 +1,11 @@
 """What must come to pass once all faults are over: LI-01, LI-02, LI-05, LI-07, LI-10, LI-11.
 
-Judged on the state at the end of a history, on when it was reached, and on the quiet after it. What
-people have to mend first (a paused zone, a revision that never becomes ready) is no fault of the
-operator: then a run says that it is undetermined, or that nothing was to be expected.
+Judged on the state at the end of a history, on when it was reached, and on the quiet after it. At
+rest, each wanted pod of each group is ready at the update revision, which is the current one; each
+zone has the count that it should; and no client of an eviction is refused for longer than others
+have to go before it. What people have to mend first (a paused zone, a revision that never becomes
+ready) is no fault of the operator: then a run says that it is undetermined, or that nothing was to
+be expected.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -10,21 +13,569 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Final
 
-from rollout_lab.model.fields import text
-from rollout_lab.model.history import PodCalled
+import msgspec
+from msgspec.structs import replace
+from rollout_lab.model.fields import child, name_of, number, text
+from rollout_lab.model.history import Called, Commit, PodCalled
 
-from rollout_operator.kube.api import SECRETS
+from rollout_operator.kube.api import PODS, SECRETS, JsonObject
 from rollout_operator.model.release_plan import CheckClass
-from tests.judge.book import Book
+from tests.judge.book import Book, Write
+from tests.judge.budgets import EVICTION_PATH, Rule, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
 from tests.judge.departures import get_held_until
-from tests.judge.invariants_reviews import list_lasting
-from tests.judge.liveness_drains import get_last_requested, list_passed_over, list_starved
-from tests.judge.liveness_scaling import judge_counts, list_called_late
-from tests.judge.objects import Pod, Set
+from tests.judge.downscales import NEVER, Recorded, list_reviews, read_recorded
+from tests.judge.objects import Pod, Set, list_miscounted, read_desired, read_set
 from tests.judge.policies import get_longest_pause
 from tests.judge.promises import Violation
-from tests.judge.rest import Rest, count_batches, count_surplus, list_still, read_rest
+from tests.judge.requests import WRITTEN_WITHIN, list_contests
+from tests.judge.reviews import list_lasting
+from tests.judge.state import World
+
+# Pods that start at once still need a reconcile.
+LEAST_POD_TIME: Final = timedelta(seconds=2)
+
+
+class Rest(msgspec.Struct):
+    world: World
+    reached_at: timedelta | None = None
+    """Since when nothing of groups has changed and nothing is missing; None where it is."""
+    missing: list[str] = []
+    blocked: list[str] = []
+    """What people have to mend before a group can come to rest."""
+    has_broken_outdated: bool = False
+    """Whether a pod that waits to be replaced is not ready."""
+    last_change: timedelta = timedelta(0)
+    """When people last changed what is wanted."""
+    pod_time: timedelta = LEAST_POD_TIME
+    """The longest that any pod took to go, and to be ready."""
+    end_time: timedelta = timedelta(0)
+    """The longest that any pod took to go."""
+    stays_since: dict[str, timedelta] = {}
+    """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
+
+
+def read_rest(book: Book) -> Rest:
+    world = World()
+    rest = Rest(world)
+    times = _Times()
+    last = timedelta(0)
+    for write in book.writes:
+        world.take(write)
+        times.take(write)
+        if write.before != write.now:  # else nothing changed that rest is read from
+            last = write.at
+        if isinstance(write.before or write.now, Set) and _changes_wish(write):
+            rest.last_change = write.at
+    rest.pod_time = max(times.longest, LEAST_POD_TIME)
+    rest.end_time = times.to_end
+    for group in sorted({one.group for one in world.sets.values() if one.group is not None}):
+        _read_group(book, rest, group)
+    rest.stays_since = dict(_map_staying_since(world))
+    rest.reached_at = None if rest.missing else last
+    return rest
+
+
+def count_batches(book: Book, at: timedelta) -> int:
+    """Return how many times a zone still had to wait for pods at a time."""
+    world, count = _see(book, at), 0
+    for zone in world.sets.values():
+        if zone.group is None and not book.policies:
+            continue
+        pods = [world.pods.get(name) for name in zone.pod_names]
+        is_behind = zone.observed < zone.generation
+        left = sum(
+            is_behind or pod is None or pod.revision != zone.update_revision or not pod.is_ready
+            for pod in pods
+        )
+        count += -(-left // max(zone.limit, 1))
+    return count
+
+
+def count_surplus(book: Book, at: timedelta) -> int:
+    """Return how many pods were there that no set wants.
+
+    The controller of an ordered set ends one after the other, and the operator waits for that.
+    """
+    world = _see(book, at)
+    wanted = {name for zone in world.sets.values() for name in zone.pod_names}
+    return sum(pod.owner in world.sets and name not in wanted for name, pod in world.pods.items())
+
+
+def _see(book: Book, at: timedelta) -> World:
+    world = World()
+    for write in book.writes:
+        if write.at > at:
+            break
+        world.take(write)
+    return world
+
+
+def _read_group(book: Book, rest: Rest, group: str) -> None:
+    zones = [one for one in rest.world.sets.values() if one.group == group]
+    if any(zone.strategy != "OnDelete" for zone in zones):
+        return
+    blocked = [text for zone in zones for text in _list_blocked(book, rest, zone)]
+    rest.blocked += blocked
+    if blocked:
+        return
+    for zone in zones:
+        rest.missing += [f"{zone.name}: {text}" for text in _list_missing(rest, zone)]
+
+
+def _list_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+    """Yield what holds a group until people mend it."""
+    for name in zone.pod_names:
+        pod = rest.world.pods.get(name)
+        if pod is None or pod.is_ready or pod.is_terminating:
+            continue
+        since = rest.world.short_since.get(name, book.ended_at)
+        is_lasting = book.ended_at - since > 3 * rest.pod_time
+        is_new = pod.revision == zone.update_revision and pod.uid not in rest.world.were_ready
+        if is_lasting and is_new:
+            yield f"{name} never became ready at the update revision: people have to mend it"
+        elif is_lasting and zone.is_paused:
+            yield f"{name} is not ready, and {zone.name} is paused: people have to mend it"
+
+
+def _list_missing(rest: Rest, zone: Set) -> Iterator[str]:
+    world = rest.world
+    if zone.observed < zone.generation:
+        yield "its status lags"
+    short = [name for name in zone.pod_names if not world.is_available(name)]
+    pods = [pod for name in zone.pod_names if (pod := world.pods.get(name)) is not None]
+    if short:
+        yield f"not ready: {', '.join(short)}"
+    if zone.is_paused or not zone.pod_names:
+        return
+    outdated = [pod.name for pod in pods if pod.revision != zone.update_revision]
+    rest.has_broken_outdated |= any(name in short for name in outdated)
+    if outdated:
+        yield f"outdated: {', '.join(outdated)}"
+    if zone.current_revision != zone.update_revision:
+        yield f"current revision {zone.current_revision}, update revision {zone.update_revision}"
+
+
+def _changes_wish(write: Write) -> bool:
+    before = write.before if isinstance(write.before, Set) else None
+    now = write.now if isinstance(write.now, Set) else None
+    return _wish(before) != _wish(now)
+
+
+def _wish(zone: Set | None) -> Set | None:
+    """Return what people say of a set, without what controllers do."""
+    if zone is None:
+        return None
+    return replace(zone, observed=0, update_revision="", current_revision="", ready_replicas=0)
+
+
+def _map_staying_since(world: World) -> Iterator[tuple[str, timedelta]]:
+    for pod in world.pods.values():
+        past = world.past.get(pod.owner)
+        if past is None or pod.owner not in world.sets or pod.is_terminating:
+            continue
+        since = None
+        for begun, state in zip(reversed(past.begins), reversed(past.states), strict=True):
+            if pod.name not in state.pod_names:
+                break
+            since = begun
+        if since is not None:
+            yield pod.uid, since
+
+
+class _Times(msgspec.Struct):
+    created: dict[str, timedelta] = {}
+    ending: dict[str, timedelta] = {}
+    to_ready: timedelta = timedelta(0)
+    to_end: timedelta = timedelta(0)
+
+    @property
+    def longest(self) -> timedelta:
+        return self.to_ready + self.to_end
+
+    def take(self, write: Write) -> None:
+        match write.before, write.now:
+            case None, Pod(uid=uid):
+                self.created[uid] = write.at
+            case Pod(uid=uid), None if uid in self.ending:
+                self.to_end = max(self.to_end, write.at - self.ending[uid])
+            case Pod(), Pod(uid=uid, is_terminating=True):
+                self.ending.setdefault(uid, write.at)
+            case Pod(), Pod(uid=uid, is_ready=True) if uid in self.created:
+                self.to_ready = max(self.to_ready, write.at - self.created.pop(uid))
+
+
+# A downscale may still persist for 36 s, a failed attempt is repeated after 30 s, and after two
+# minutes where it held its group; a zone tracker is read every 30 s.
+STILL_LIMIT: Final = timedelta(minutes=4)
+
+
+class _Standstill(msgspec.Struct):
+    sets: dict[str, JsonObject] = {}
+    moved_at: timedelta = timedelta(0)
+
+
+def list_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
+    """Yield zones that stood still for too long; `slack` is added for events that were lost."""
+    recorded, standstill = read_recorded(book), _Standstill(moved_at=well_at)
+    if any(read_desired(one.commit.after).template for one in book.writes):
+        return  # mirrors have pods to call
+    if list_contests(book):  # the last one of it may have been shortly before that was over
+        slack += WRITTEN_WITHIN
+    for write in book.writes:
+        yield from _judge_still(standstill, recorded, write.at, STILL_LIMIT + slack)
+        _take_standstill(standstill, write.commit)
+    yield from _judge_still(standstill, recorded, book.ended_at, STILL_LIMIT + slack)
+
+
+def _judge_still(
+    standstill: _Standstill, recorded: Recorded, until: timedelta, limit: timedelta
+) -> Iterator[Violation]:
+    if until - standstill.moved_at <= limit or not all(map(_is_settled, standstill.sets.values())):
+        return
+    waits = max((read_set(one).min_time for one in standstill.sets.values()), default=timedelta(0))
+    for name in _list_behind(standstill.sets):
+        free_at = _free_at(name, recorded, standstill.moved_at, (until, waits))
+        if until - free_at > limit:
+            text = f"{name} stood still for {(until - free_at).total_seconds():.0f} s though"
+            text += " no time in the store lets it wait"
+            yield Violation("LI-01", free_at + limit, text)
+            standstill.moved_at = until  # said once
+
+
+def _free_at(
+    name: str, recorded: Recorded, since: timedelta, span: tuple[timedelta, timedelta]
+) -> timedelta:
+    """Return from when on no other zone's time has let a zone wait; the end where one does."""
+    until, wait = span
+    changes = sorted(
+        {since, *(one.at for all_ in recorded.entries.values() for one in all_ if one.at > since)}
+    )
+    free_at = until
+    for begin in changes:
+        if begin >= until:
+            break
+        times = [time for other, time in recorded.map_replicas_at(begin).items() if other != name]
+        held_until = max((time + wait for time in times if time != NEVER), default=begin)
+        free_at = max(begin, held_until) if free_at == until or held_until > begin else free_at
+        free_at = min(free_at, until)
+    return free_at
+
+
+def _list_behind(sets: Mapping[str, JsonObject]) -> list[str]:
+    """Return the zones that should have fewer replicas, as the zone has that they follow."""
+    found = []
+    for name, one in sets.items():
+        leading = read_desired(one).leading
+        if leading is not None and leading in sets and read_desired(one).forced is None:
+            wanted = number(sets[leading], "spec", "replicas", default=1)
+            if wanted < number(one, "spec", "replicas", default=1):
+                found.append(name)
+    return found
+
+
+def _is_settled(found: JsonObject) -> bool:
+    wanted = number(found, "spec", "replicas", default=1)
+    status = child(found, "status")
+    counts = [status.get(key) or 0 for key in ("replicas", "availableReplicas")]
+    is_seen = status.get("observedGeneration") == child(found, "metadata").get("generation")
+    is_rolled = status.get("currentRevision") == status.get("updateRevision")
+    return counts == [wanted, wanted] and is_seen and is_rolled
+
+
+def _take_standstill(standstill: _Standstill, commit: Commit) -> None:
+    """Take a write; that of a record alone moves nothing."""
+    before = standstill.sets.get(commit.name)
+    if commit.resource.plural == "statefulsets":
+        standstill.sets.pop(commit.name, None)
+        if commit.after is not None:
+            standstill.sets[name_of(commit.after)] = commit.after
+        if (
+            before is not None
+            and commit.after is not None
+            and _name_moving(before) == _name_moving(commit.after)
+        ):
+            return
+    standstill.moved_at = max(standstill.moved_at, commit.at)
+
+
+def _name_moving(found: JsonObject) -> tuple[object, object, object]:
+    """Return what of a set moves anything: all but its times, and what repeats them."""
+    return found.get("spec"), found.get("status"), read_desired(found)
+
+
+# For each zone: until an allowed downscale cannot persist, and pods were un-prepared.
+PER_ZONE: Final = timedelta(seconds=36 + 60)
+
+
+class Replicas(msgspec.Struct):
+    sets: dict[str, JsonObject] = {}
+    """By name."""
+    templates: dict[str, JsonObject] = {}
+    requested_at: timedelta = timedelta(0)
+    """When people last changed what is wanted."""
+    moved_at: timedelta = timedelta(0)
+    """When replicas were last written, or reported."""
+
+    @property
+    def bound(self) -> timedelta:
+        """Return how long counts may take from zone to zone, when nothing else is in the way."""
+        sets = [read_set(one) for one in self.sets.values()]
+        waits = max((one.min_time for one in sets), default=timedelta(0))
+        delays = [read_desired(one).delay for one in self.sets.values()]
+        return len(sets) * (waits + PER_ZONE) + sum(delays, timedelta(0))
+
+
+def read_counts(book: Book) -> Replicas:
+    counts = Replicas()
+    sets = [one.commit for one in book.writes if isinstance(one.now or one.before, Set)]
+    for held, commits in ((counts.sets, sets), (counts.templates, book.templates)):
+        for commit in commits:
+            _take_count(book, counts, held, commit)
+    return counts
+
+
+def list_called_late(
+    book: Book, begin: timedelta, stays_since: Mapping[str, timedelta]
+) -> Iterator[Violation]:
+    """Yield pods that were called, and un-prepared too late; `begin`: when all was well.
+
+    `stays_since` has the pods that exist and stay, by UID. LI-05.
+    """
+    counts = read_counts(book)
+    begin = max(begin, counts.requested_at, counts.moved_at)
+    called: dict[str, timedelta] = {}
+    for call in sorted(book.delay_calls, key=lambda one: one.at):
+        if call.uid not in stays_since:
+            continue
+        # A pod that does not listen cannot be called: the next attempt has its time from then on.
+        is_deaf = not call.acted and call.uid in called
+        if is_deaf or (call.acted and call.method == "POST"):
+            called[call.uid] = call.at
+        if not call.acted or call.method == "POST":
+            continue
+        due = max(called.pop(call.uid, call.at), begin, stays_since[call.uid]) + PER_ZONE
+        if call.at > due:
+            late = (call.at - due).total_seconds()
+            text = f"{call.pod} was told {late:.0f} s too late that it stays"
+            yield Violation("LI-05", call.at, text)
+
+
+def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Violation | str]:
+    """Yield what did not come to pass, and as text what is not known yet.
+
+    `begin` is when all was well, `slack` what pods and lost events may take beside.
+    """
+    counts = read_counts(book)
+    if not any(read_desired(one).is_ours for one in counts.sets.values()):
+        return
+    begin, bound = max(begin, counts.requested_at), counts.bound + slack
+    if list_contests(book):
+        bound += WRITTEN_WITHIN
+    missing = "; ".join(list_miscounted([*counts.sets.values()], [*counts.templates.values()]))
+    if missing and book.ended_at - begin < bound:
+        left = (bound - (book.ended_at - begin)).total_seconds()
+        yield f"the run ended {left:.0f} s before counts had to be right: {missing}"
+    elif missing:
+        yield Violation("LI-01", book.ended_at, missing)
+    elif counts.moved_at - begin > bound:
+        took = (counts.moved_at - begin).total_seconds()
+        text = f"counts were right only {took:.0f} s after all was well, bound"
+        text += f" {bound.total_seconds():.0f} s"
+        yield Violation("LI-01", counts.moved_at, text)
+
+
+def _take_count(book: Book, counts: Replicas, held: dict[str, JsonObject], commit: Commit) -> None:
+    before = held.pop(commit.name, None)
+    if commit.after is not None:
+        held[commit.name] = commit.after
+    if _wish_count(before) != _wish_count(commit.after):
+        counts.moved_at = max(counts.moved_at, commit.at)
+        if not book.is_operator(commit.actor):
+            counts.requested_at = max(counts.requested_at, commit.at)
+    elif commit in book.templates:
+        counts.moved_at = max(counts.moved_at, commit.at)
+
+
+def _wish_count(found: JsonObject | None) -> object:
+    """Return what any actor says of the replicas, without what controllers keep for themselves."""
+    if found is None:
+        return None
+    return child(found, "spec").get("replicas"), read_desired(found)
+
+
+TOO_MANY: Final = 429
+# Between a pod's end and the moment in which a client requests the next eviction.
+REQUEST_EVERY: Final = timedelta(seconds=20)
+SLACK: Final = timedelta(seconds=60)
+
+
+def get_last_requested(book: Book) -> timedelta:
+    """Return when a client last requested an eviction, or changed a budget or a policy."""
+    requested = [one.at for one in list_evictions(book)]
+    changed = [one.at for one in (*book.budgets, *book.policies) if not book.is_operator(one.actor)]
+    return max([*requested, *changed], default=timedelta(0))
+
+
+def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
+    """Yield pods that were requested in vain for longer than all pods together need (LI-01).
+
+    `well_at` is when the last fault was over, `pod_time` what a pod takes to go and be ready.
+    """
+    patience = _get_patience(book, pod_time)
+    since: dict[tuple[str, str], timedelta] = {}
+    well_at = max([well_at, *(one.at for one in book.budgets)])
+    for called in list_evictions(book):
+        key = (called.actor, called.request.name)
+        if called.status != TOO_MANY:
+            since.pop(key, None)
+            continue
+        begun = max(since.setdefault(key, called.begun), well_at)
+        if called.at > begun + patience:
+            text = f"{called.request.name} is refused to {called.actor} since"
+            text += f" {begun.total_seconds():.0f} s: {called.message}"
+            yield Violation("LI-01", called.at, text)
+            since[key] = called.at
+
+
+def _get_patience(book: Book, pod_time: timedelta) -> timedelta:
+    world = World()
+    for write in book.writes:
+        world.take(write)
+    rules = [read_rule(one.after) for one in book.budgets if one.after is not None]
+    delay = max([rule.delay for rule in rules if rule is not None], default=timedelta(0))
+    return len(world.wanted) * (3 * pod_time + delay + REQUEST_EVERY) + SLACK
+
+
+def list_evictions(book: Book) -> list[Called]:
+    """Return the evictions that people requested in earnest, in order."""
+    return [
+        one
+        for one in book.calls.values()
+        if one.request.subresource == "eviction" and one.request.resource == PODS
+        if not one.request.is_dry_run
+    ]
+
+
+# Twice the pause of a client, less than what an answer takes.
+AWAITED: Final = timedelta(seconds=9)
+# Twice the longest pause of a client: it may wait still, although it was answered otherwise.
+REMEMBERED: Final = timedelta(seconds=60)
+# What was decided before an eviction was refused may be carried out after it.
+UNDERWAY: Final = timedelta(seconds=6)
+# A turn of no use ends after five minutes: what has waited for nearly as long proves nothing.
+TURN: Final = timedelta(minutes=4)
+REFUSED: Final = 300
+# Such a call may have been answered; one that did not get through was not.
+TIMED_OUT: Final = "context deadline exceeded"
+# What the messages of refusals for want of room say, and of those for what came to nothing.
+ROOM: Final = ("max unavailable ", "the next place under budget ")
+NO_ROOM: Final = ("max unavailable = 0",)
+
+
+class _Queue(msgspec.Struct):
+    """The evictions that wait, by actor and pod: since when, and when it was requested last."""
+
+    granted: Collection[int]
+    """Numbers of the evictions that the operator allowed, as far as it knows."""
+    waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = {}
+    requested: dict[str, timedelta] = {}
+    """When a pod was requested last, whatever was answered."""
+    in_vain: set[str] = set()
+    """Pods whose eviction was refused by something else, before or after the operator allowed it:
+    they have no turn."""
+    row: int = 0
+    """How many places the rollout has taken since one of them had to wait."""
+
+    def record(self, called: Called) -> None:
+        key = (called.actor, called.request.name)
+        self.requested[called.request.name] = called.at
+        if called.status >= REFUSED and called.number in self.granted:
+            self.in_vain.add(called.request.name)
+        if called.status != TOO_MANY:
+            self.waits.pop(key, None)
+            self.row = 0
+        elif _lacks_room(called.message):
+            since, last = self.waits.get(key, (called.at, called.at))
+            since = since if called.at - last <= AWAITED else called.at
+            self.waits[key] = (since, called.at)
+        else:
+            self.in_vain.add(called.request.name)
+
+    def serves(self, pod: str, at: timedelta) -> bool:
+        """Return whether a client may wait for the end of a pod, and forget that."""
+        for key in [key for key in self.waits if key[1] == pod]:
+            del self.waits[key]
+        self.in_vain.discard(pod)  # the next one of that name is another pod
+        requested = self.requested.pop(pod, None)
+        return requested is not None and at - requested <= REMEMBERED
+
+    def name_oldest(self, at: timedelta) -> str:
+        """Return the pod that has waited for longest at a time, empty where none does."""
+        waits = [
+            (since, pod)
+            for (_, pod), (since, last) in self.waits.items()
+            if pod not in self.in_vain and at - last <= AWAITED and UNDERWAY <= at - since <= TURN
+        ]
+        return min(waits, default=(timedelta(0), ""))[1]
+
+
+def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
+    """Yield deletes of a rollout in whose place an eviction had to go first (LI-01).
+
+    Only of one process, under one budget that counts by zone, from `calm_at` and the last change of
+    a budget on.
+    """
+    rules = [None if one.after is None else read_rule(one.after) for one in book.budgets]
+    actors = {one.actor for one in book.own_calls}
+    if not rules or rules[-1] is None or rules[-1].pattern or len(actors) != 1:
+        return
+    begin = max(calm_at, book.budgets[-1].at)
+    queue, limits = _Queue(frozenset(_list_granted(book))), dict[str, int]()
+    events: list[Write | Called] = [*_list_steps(book, actors), *list_evictions(book)]
+    events.sort(key=lambda one: one.at)
+    for event in events:
+        if isinstance(event, Called):
+            queue.record(event)
+        elif isinstance(event.now, Set):
+            limits[event.now.uid] = event.now.limit
+        elif event.at > begin and (pod := event.ended_pod) is not None:
+            most = _count_turn(rules[-1], limits.get(pod.owner, 1))
+            oldest = queue.name_oldest(event.at)
+            if queue.serves(pod.name, event.at) or not oldest:
+                queue.row = 0
+            elif pod.is_ready:  # one that is down takes no place
+                queue.row += 1
+            if queue.row > most:
+                text = f"{pod.name} is replaced, {queue.row} in a row, while the eviction of"
+                text += f" {oldest} waits: it has every second of {most} places"
+                yield Violation("LI-01", event.at, text)
+                queue.row = 0
+
+
+def _count_turn(rule: Rule, limit: int) -> int:
+    return max(min(rule.maximum or limit, limit), 1)
+
+
+def _list_granted(book: Book) -> Iterator[int]:
+    """Yield the evictions that a process of the operator allowed, or may have allowed."""
+    for review in list_reviews(book, EVICTION_PATH):
+        has_begun = book.is_operator(review.actor) or TIMED_OUT in review.message
+        is_lost = review.status < 0 and has_begun
+        if review.allowed or is_lost:
+            yield review.call
+
+
+def _list_steps(book: Book, actors: Collection[str]) -> Iterator[Write]:
+    """Yield the writes of zones, and what the operator itself has deleted."""
+    for write in book.writes:
+        if isinstance(write.now, Set) or write.commit.actor in actors:
+            yield write
+
+
+def _lacks_room(message: str) -> bool:
+    return any(one in message for one in ROOM) and not any(one in message for one in NO_ROOM)
+
 
 # LI-01: on top of three times what pods need.
 LI_01_SLACK: Final = timedelta(seconds=60)
@@ -109,13 +660,13 @@ def _judge_rest(
             invariant = "LI-10" if rest.has_broken_outdated else name
             text = f"not at rest {waited.total_seconds():.0f} s after all was well: "
             text += "; ".join(rest.missing)
-            yield Violation(invariant=invariant, at=book.ended_at, text=text)
+            yield Violation(invariant, book.ended_at, text)
         return
     took = rest.reached_at - free_at
     if took > bound:
         text = f"at rest only {took.total_seconds():.0f} s after all was well, bound"
         text += f" {bound.total_seconds():.0f} s"
-        yield Violation(invariant=name, at=rest.reached_at, text=text)
+        yield Violation(name, rest.reached_at, text)
     # A request, even in vain, gives the operator something to do.
     requested = max((one.at for one in book.reviews if not one.dry_run), default=begin)
     settling = SETTLING
@@ -172,7 +723,7 @@ def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:
         if request.verb in WRITES and not is_other:
             target = f"{request.resource.plural}/{request.name}"
             text = f"{request.verb} {target} by {called.actor}, though all is at rest"
-            yield Violation(invariant="LI-01", at=called.begun, text=text)
+            yield Violation("LI-01", called.begun, text)
         elif request.verb in ("get", "list"):
             minute = (called.actor, int((called.begun - begin).total_seconds()) // 60)
             reads[minute] = reads.get(minute, 0) + 1
@@ -181,7 +732,7 @@ def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:
         if count > most:
             text = f"{count} reads by {actor} in a minute in which nothing happened"
             at = begin + timedelta(minutes=passed)
-            yield Violation(invariant="LI-11", at=at, text=text)
+            yield Violation("LI-11", at, text)
 
 
 def count_allowed_reads(book: Book) -> int:
@@ -209,7 +760,7 @@ def _list_left_prepared(
             yield f"the run ended before {call.pod} had to be told that it stays"
         else:
             text = f"{call.pod} was prepared at {call.at.total_seconds():.1f} s, stays,"
-            yield Violation(invariant="LI-05", at=due, text=f"{text} and was not told so")
+            yield Violation("LI-05", due, f"{text} and was not told so")
 
 
 def _list_prepared(
@@ -268,7 +819,7 @@ def list_back_prepared(
         due = max(begin, stays_since[uid]) + LIMIT
         if due <= book.ended_at:
             text = f"{name} came back, finds on its disk that it is to go, and was not told"
-            yield Violation(invariant="LI-05", at=due, text=text)
+            yield Violation("LI-05", due, text)
 
 
 def _collect_wanted_again(book: Book) -> set[str]:

@@ -22,8 +22,6 @@ _SUFFIX: Final = re.compile(r"-(zone-[A-Za-z0-9]+)$")
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy as one write left it, without its status."""
-
     name: str
     uid: str
     created: str
@@ -35,7 +33,6 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...] = ()
 
     def selects(self, zone: Set) -> bool:
-        """Return whether it selects a set."""
         wanted = self.selector.get("matchLabels") or {}
         terms = self.selector.get("matchExpressions") or ()
         return (
@@ -45,7 +42,6 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def name_zone(self, zone: Set) -> str:
-        """Return in which zone a set is."""
         listed = (one for one in self.order if zone.name.endswith(f"-{one}"))
         suffix = _SUFFIX.search(zone.name)
         said = (
@@ -58,8 +54,6 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`status.lastBatch`, as one write left it."""
-
     at: timedelta
     policy: str
     policy_uid: str
@@ -72,8 +66,6 @@ class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """What a policy has of one set."""
-
     policy: PolicySpec
     zone: str
 
@@ -91,7 +83,6 @@ class PolicyBook(msgspec.Struct):
     """In order; one for each write of a policy that has one."""
 
     def window(self, since: timedelta, at: timedelta) -> Sequence[_State]:
-        """Return what was owned from then on, the state that was current then included."""
         first = max(bisect_right(self.begins, since) - 1, 0)
         return self.states[first : bisect_right(self.begins, at)] or [{}]
 
@@ -171,7 +162,6 @@ def share(specs: Iterable[PolicySpec], sets: Iterable[Set]) -> _State:
 
 
 def read_spec(found: Json) -> PolicySpec:
-    """Return the record of a policy."""
     meta, spec = found["metadata"], found.get("spec", {})
     update = spec.get("rollingUpdate") or {}
     return PolicySpec(

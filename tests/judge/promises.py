@@ -19,8 +19,6 @@ QUIET: Final = timedelta(hours=1)
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be expected of one run."""
-
     namespace: str = "default"
     operators: str = "operator"
     """How the names of all processes of the operator begin."""
@@ -53,9 +51,7 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """Of moments that are kept in whole seconds, or seen late."""
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """One broken promise."""
-
+class Violation(msgspec.Struct, frozen=True):
     invariant: str
     at: timedelta
     text: str
@@ -67,8 +63,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said of one run."""
-
     violations: tuple[Violation, ...]
     undetermined: tuple[str, ...] = ()
     """Why something that should have been judged could not be."""
@@ -78,5 +72,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether nothing is wrong, and nothing was left open."""
         return not self.violations and not self.undetermined

@@ -1,24 +1,25 @@
-"""The counts that the operator itself has written: what each rests on, and what was wanted then.
+"""What is promised of the counts that the operator writes: by SCALE-05, MIRR-04, DELAY-06 to 08.
 
-Read once; what they break is judged in `invariants_scaling`.
+And that nothing else takes pods of the group away meanwhile (D-25). Only what the operator wrote
+itself is judged; what people write is judged in `downscales`, and so is all that webhooks guard, by
+any client.
 """
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, TypeVar
 
 import msgspec
-from rollout_lab.model.fields import child, number
-from rollout_lab.model.history import Called
-from rollout_lab.world import EPOCH
+from rollout_lab.model.fields import child, children, number
+from rollout_lab.model.history import Called, PodCalled
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.model.names import LAST_DOWNSCALE
-from tests.judge.book import Book, Write, annotations
-from tests.judge.deletes import get_sent, is_live
-from tests.judge.desired import DesiredReplicas, read_desired
-from tests.judge.objects import Set
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from tests.judge.book import Book, Write
+from tests.judge.deletes import Delete, get_sent, is_live, map_deletes
+from tests.judge.downscales import get_horizon
+from tests.judge.objects import DesiredReplicas, Pod, Set, read_desired
+from tests.judge.promises import Violation
+from tests.judge.state import World
 
 # So long may a cache be behind without proof: upscales and readings of references
 # rest on one. The longest of the faults of events, and some.
@@ -27,8 +28,6 @@ OLDEST_SNAPSHOT: Final = timedelta(minutes=6)
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
-    """One count that the operator has written."""
-
     write: Write
     before: Set
     now: Set
@@ -41,17 +40,14 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> timedelta:
-        """Return when it was committed."""
         return self.write.at
 
     @property
     def is_downscale(self) -> bool:
-        """Return whether pods go."""
         return self.now.replicas < self.before.replicas
 
     @property
     def text(self) -> str:
-        """Return it in words."""
         return f"{self.before.name} was set from {self.before.replicas} to {self.now.replicas}"
 
     @property
@@ -66,7 +62,6 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_scalings(book: Book) -> list[Scaling]:
-    """Return the counts that the operator has written, in order."""
     return list(_list(book))
 
 
@@ -133,97 +128,274 @@ def _between(states: list[tuple[timedelta, _V]], span: tuple[timedelta, timedelt
     return {*before, *(value for at, value in states if begin < at <= end)}
 
 
-NEVER: Final = timedelta.min
-UNREADABLE: Final = timedelta.max
+# Words have whole seconds, and the API server's time is known to about one.
+CLOCK_ERROR: Final = timedelta(seconds=2)
+# A downscale rests on a read that is not older, but for calls that are slow.
+LIVE_READ_LASTS: Final = timedelta(seconds=60)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store says of one zone from some time on."""
-
-    at: timedelta
-    time: timedelta
-    """When it was scaled down last, on the clock of the world; NEVER where nothing says so."""
-    is_of_person: bool
-
-
-class Recorded(msgspec.Struct):
-    """All entries by name of the zone, in order; each is another than that before it."""
-
-    entries: dict[str, list[Entry]] = {}
-
-    def map_replicas_at(self, at: timedelta) -> dict[str, timedelta]:
-        """Return the time of each zone as the store says it at a time."""
-        found = {name: [one for one in all_ if one.at <= at] for name, all_ in self.entries.items()}
-        return {name: entries[-1].time for name, entries in found.items() if entries}
-
-    def was_released(self, name: str, since: timedelta, until: timedelta, wait: timedelta) -> bool:
-        """Return whether a person made a downscale of a zone no reason to wait any more."""
-        return any(
-            one.is_of_person and since < one.at < until and until - wait >= one.time
-            for one in self.entries.get(name, ())
-        )
-
-    def find_forbidden(
-        self, name: str, known: timedelta, at: timedelta, wait: timedelta
-    ) -> Entry | None:
-        """Return what a person wrote, in time to be known, that lets others wait still."""
-        entries = [one for one in self.entries.get(name, ()) if one.at <= at]
-        if not entries or not entries[-1].is_of_person or entries[-1].at > known:
-            return None
-        last = entries[-1]
-        return last if last.time != UNREADABLE and at - last.time < wait else None
-
-    def add(self, name: str, entry: Entry) -> None:
-        """Take what the store says now."""
-        entries = self.entries.setdefault(name, [])
-        if (entries[-1].time if entries else NEVER) != entry.time:
-            entries.append(entry)
+def list_broken(book: Book) -> Iterator[Violation]:
+    scalings = list_scalings(book)
+    if not scalings:
+        return
+    words = _Words(book)
+    for scaling in scalings:
+        yield from _judge_source(book, scaling)
+        if scaling.is_downscale:
+            yield from _judge_live_read(scaling)
+            yield from _judge_words(book, scaling, words)
+    yield from _judge_alone(book, scalings)
 
 
-def read_recorded(book: Book) -> Recorded:
-    """Return what the store said of all zones at all times."""
-    recorded = Recorded()
-    if book.maps:
-        for commit in book.maps:
-            data = child(commit.after or {}, "data")
-            for name in {*recorded.entries, *data}:
-                is_of_person = not book.is_operator(commit.actor)
-                entry = Entry(at=commit.at, time=_read_entry(data, name), is_of_person=is_of_person)
-                recorded.add(name, entry)
-        return recorded
+def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
+    """SCALE-05, SCALE-11, MIRR-04: the count is one that was wanted, and not long ago."""
+    desired, count = scaling.desired, scaling.now.replicas
+    since = scaling.known(OLDEST_SNAPSHOT)
+    if desired.leading is not None:
+        if scaling.is_downscale:
+            since = scaling.known(book.promises.known)
+        wanted = collect_replicas(book, desired.leading, (since, scaling.at))
+        rule, source = "SCALE-05", desired.leading
+    else:
+        wanted = collect_template_replicas(book, desired.template, (since, scaling.at))
+        if desired.delay and scaling.is_downscale:
+            # On the way, as far as pods allow.
+            wanted = {
+                one for one in range(scaling.before.replicas) if one >= min(wanted, default=0)
+            }
+        rule, source = "MIRR-04", desired.template
+    forced = collect_forced(book, scaling.before.uid, (scaling.known(OLDEST_SNAPSHOT), scaling.at))
+    if count not in wanted | forced:
+        text = f"{scaling.text}; {source or 'no source'} wanted {sorted(wanted)}"
+        yield Violation(rule, scaling.at, text)
+
+
+def _judge_live_read(scaling: Scaling) -> Iterator[Violation]:
+    read_at = scaling.read_at
+    if read_at is None or scaling.sent_at - read_at > LIVE_READ_LASTS:
+        text = f"{scaling.text} on no live read of its last {LIVE_READ_LASTS.total_seconds():.0f} s"
+        yield Violation("SI-09", scaling.at, text)
+
+
+def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
+    """DELAY-08: each pod that goes had been prepared for long enough, by its own word.
+
+    What a person forces, also a step on the way to it, is kept up by none that did not run when the
+    operator read.
+    """
+    delay = scaling.desired.delay
+    if not delay or not scaling.desired.template:
+        return
+    excused = words.collect_unused(scaling)
+    forced = collect_forced(book, scaling.before.uid, scaling.decided)
+    if any(one is not None and one <= scaling.now.replicas for one in forced):
+        excused |= words.collect_idle(scaling)
+    for pod in words.list_removed(scaling):
+        if pod.name in excused:
+            continue
+        if lack := words.name_lack(pod, scaling, delay):
+            text = f"{scaling.text}: {pod.name} {lack}"
+            yield Violation("DELAY-08", scaling.at, text)
+        horizon = get_horizon(book, scaling.write, pod)
+        for call in words.calls.get(pod.uid, ()):
+            if call.method != "DELETE" or not call.acted:
+                continue
+            if scaling.at < call.begun < horizon:
+                text = f"{pod.name} was told that it stays, after {scaling.text}"
+                yield Violation("SI-12", call.begun, text)
+            elif call.begun <= scaling.at < call.at < horizon:
+                text = f"{scaling.text}: {pod.name} acts after it on a call that it stays"
+                yield Violation("DELAY-08", call.at, text)
+
+
+class _Words:
+    """What pods were sent about delayed downscales, and which have forgotten it since."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._known = book.promises.known
+        self.calls: dict[str, list[PodCalled]] = {}
+        for call in sorted(book.delay_calls, key=lambda one: one.at):
+            self.calls.setdefault(call.uid, []).append(call)
+        self._stops: dict[str, list[timedelta]] = {}
+        self._pods: list[tuple[timedelta, str, Pod | None]] = []
+        for write in book.writes:
+            if isinstance(write.now or write.before, Pod):
+                now = write.now if isinstance(write.now, Pod) else None
+                self._pods.append((write.at, write.commit.name, now))
+                if now is not None and not _is_running(write.commit.after or {}):
+                    self._stops.setdefault(now.uid, []).append(write.at)
+
+    def list_removed(self, scaling: Scaling) -> list[Pod]:
+        """Return the pods that a downscale takes away, as they were when it was committed."""
+        names = scaling.before.pod_names[scaling.now.replicas :]
+        found: dict[str, Pod] = {}
+        for at, name, pod in self._pods:
+            if at > scaling.at:
+                break
+            if pod is not None and name in names:
+                found[name] = pod
+            else:
+                found.pop(name, None)
+        return [pod for pod in found.values() if pod.owner == scaling.before.uid]
+
+    def collect_unused(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod was ever ready when the operator read live.
+
+        One that becomes ready between that read and the commit is lost to any operator: a write can
+        test the set alone, whose status counts the pod as ready a while after the kubelet does.
+        """
+        world, (begin, _) = World(), scaling.decided
+        for write in self._book.writes:
+            if write is scaling.write or write.at > begin:
+                break
+            world.take(write)
+        return {*world.idle}
+
+    def collect_idle(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod ran all the time since the operator last read.
+
+        One on its way out runs no more: what it confirmed ends with it.
+        """
+        begin, end = scaling.decided
+        ran: dict[str, bool] = {}
+        always = {*scaling.before.pod_names}
+        for at, name, pod in self._pods:
+            if at > begin:
+                always -= {one for one in always if not ran.get(one)}
+            if at > end:
+                break
+            ran[name] = pod is not None and pod.is_running and not pod.is_terminating
+        return {*scaling.before.pod_names} - {one for one in always if ran.get(one)}
+
+    def name_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
+        """Return what a pod lacks that goes, empty where it may."""
+        known = scaling.known(self._known)
+        since, said = self._get_since(pod, known, scaling.sent_at)
+        if since is None:
+            return "was not prepared, or has forgotten it"
+        if said is None:
+            return "has given no word"
+        waited = scaling.sent_at - since + CLOCK_ERROR
+        if waited < delay:
+            return f"was prepared for {waited.total_seconds():.1f} s, {delay} were wanted"
+        return ""
+
+    def _get_since(
+        self, pod: Pod, known: timedelta, until: timedelta
+    ) -> tuple[timedelta | None, timedelta | None]:
+        """Return since when a pod is prepared, and when it said so last."""
+        stops = [at for at in self._stops.get(pod.uid, ()) if at <= known]
+        since = said = None
+        for call in self.calls.get(pod.uid, ()):
+            if call.at > until:
+                break
+            if since is not None and any(since < at <= call.at for at in stops):
+                since = said = None
+            if call.acted:
+                since = None if call.method == "DELETE" else since or call.at
+            if call.method == "POST" and call.acted and 200 <= call.status < 300:
+                said = call.at
+            said = None if since is None else said
+        if since is not None and any(since < at for at in stops):
+            return None, None
+        return since, said
+
+
+def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
+    """D-25: no unguarded downscale while another zone has pods down for a rollout of its own."""
+    unguarded = (one for one in scalings if one.is_downscale and not one.before.must_prepare)
+    judged = {id(one.write): one for one in unguarded}
+    if not judged:
+        return
+    world, deletes = World(), map_deletes(book)
+    rolled = _Rolled()
     for write in book.writes:
-        if isinstance(write.now or write.before, Set):
-            text = annotations(write.commit.after).get(LAST_DOWNSCALE)
-            entry = Entry(
-                at=write.at,
-                time=NEVER if text is None else read_moment(str(text)),
-                # An answer of a review is part of the write that it lets through.
-                is_of_person=not book.is_operator(write.commit.actor) and not _is_scaled(write),
-            )
-            recorded.add(write.commit.name, entry)
-    return recorded
+        scaling = judged.get(id(write))
+        removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
+        if scaling is not None and not _collect_idle(book, world, scaling) >= {*removed}:
+            yield from _list_neighbours(book, world, rolled, scaling)
+            yield from _list_between(world, deletes, scaling)
+        world.take(write)
+        pod = write.ended_pod
+        requested = None if pod is None else deletes.get(write.commit.call)
+        if pod is not None and requested is not None and not requested.is_late:
+            rolled.begun[pod.name] = write.at
+        rolled.forget(world)
 
 
-def read_moment(text: str) -> timedelta:
-    """Return a time on the clock of the world."""
-    try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return UNREADABLE
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)) - EPOCH
+class _Rolled(msgspec.Struct):
+    """The pods that the operator has deleted and that are not back yet: since when, by name."""
+
+    begun: dict[str, timedelta] = {}
+
+    def forget(self, world: World) -> None:
+        back = [name for name in self.begun if world.is_available(name) or name not in world.wanted]
+        for name in back:
+            del self.begun[name]
 
 
-def _is_scaled(write: Write) -> bool:
-    before, now = write.before, write.now
-    return isinstance(before, Set) and isinstance(now, Set) and before.replicas != now.replicas
+def _collect_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
+    """Return the ordinals that take nothing away: what an upscale added and was never ready.
+
+    Where a person forces the count, also those of which no pod that exists was ever ready.
+    """
+    forced = collect_forced(book, scaling.before.uid, scaling.decided)
+    if not any(one is not None and one <= scaling.now.replicas for one in forced):
+        return world.idle
+    pods = {name: world.pods.get(name) for name in scaling.before.pod_names}
+    never = {name for name, pod in pods.items() if pod is None or pod.uid not in world.were_ready}
+    return world.idle | never
 
 
-def _read_entry(data: JsonObject, name: str) -> timedelta:
-    if name not in data:
-        return NEVER
-    try:
-        found = json.loads(str(data[name]))
-    except ValueError:
-        return UNREADABLE
-    text = found.get("lastDownscaled") if isinstance(found, dict) else None
-    return read_moment(text) if isinstance(text, str) else UNREADABLE
+def _list_others(world: World, scaling: Scaling, since: timedelta) -> list[Set]:
+    group = scaling.before.group
+    members = [] if group is None else world.members(group, since)
+    return [one for one in members if one.uid != scaling.before.uid]
+
+
+def _list_neighbours(
+    book: Book, world: World, rolled: "_Rolled", scaling: Scaling
+) -> Iterator[Violation]:
+    known = scaling.known(book.promises.known)
+    for zone in _list_others(world, scaling, known):
+        short = [
+            name
+            for name in world.list_short(zone, known)
+            if rolled.begun.get(name, known) < known or _is_outdated(world, zone, known)
+        ]
+        if short:
+            text = f"{scaling.text} while {zone.name} is being rolled out: {', '.join(short)} down"
+            yield Violation("SI-02", scaling.at, text)
+
+
+def _is_outdated(world: World, zone: Set, known: timedelta) -> bool:
+    """Return whether any pod of a zone has had to be replaced all the time since then."""
+    pods = [world.pods.get(name) for name in zone.pod_names]
+    states = world.window(zone.uid, known)
+    return any(
+        pod is not None and all(pod.revision != one.update_revision for one in states)
+        for pod in pods
+    )
+
+
+def _list_between(
+    world: World, deletes: dict[int, Delete], scaling: Scaling
+) -> Iterator[Violation]:
+    """Yield deletes in other zones between the read of a downscale and its write."""
+    if scaling.read_at is None or scaling.sent_at < scaling.called.begun:
+        return
+    names = {one.name for one in _list_others(world, scaling, scaling.at)}
+    for delete in deletes.values():
+        called = delete.called
+        is_between = scaling.read_at < called.begun < scaling.at and not delete.is_late
+        zone = called.request.name.rpartition("-")[0]
+        if is_between and called.status < 300 and zone in names:
+            text = f"delete of {called.request.name} just before {scaling.text}"
+            yield Violation("SI-02", called.at, text)
+
+
+def _is_running(pod: dict[str, object]) -> bool:
+    """Return whether the containers of a pod run: a restart makes it forget everything."""
+    statuses = children(pod, "status", "containerStatuses")
+    return bool(statuses) and all("running" in child(one, "state") for one in statuses)

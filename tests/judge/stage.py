@@ -41,18 +41,15 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.book import Book, read_book
-from tests.judge.budgets import EVICTION_PATH
+from tests.judge.budgets import EVICTION_PATH, list_grants
 from tests.judge.builder import NAMESPACE, OPERATOR, HistoryBuilder, full, s
 from tests.judge.deletes import get_sent
 from tests.judge.departures import get_held_until
 from tests.judge.downscales import FORGED, describe_review
-from tests.judge.invariants_budgets import list_grants
-from tests.judge.invariants_reviews import list_spans
-from tests.judge.liveness import count_allowed_reads
-from tests.judge.liveness_drains import list_passed_over
+from tests.judge.liveness import count_allowed_reads, count_batches, list_passed_over, list_still
 from tests.judge.policies import get_longest_pause, read_policies
 from tests.judge.promises import Promises, Violation
-from tests.judge.rest import count_batches, list_still
+from tests.judge.reviews import list_spans
 from tests.judge.verdict import judge_book, list_observed_violations
 from tests.stories import Story
 
@@ -90,7 +87,6 @@ class Words(HistoryBuilder):
         self.shown += [f"{one}: {LOOKS[one](book) or 'none'}" for one in what]
 
     def say(self) -> None:
-        """Show the sentences of the verdict."""
         self.says = True
 
     # Rollouts and reviews
@@ -129,7 +125,6 @@ class Words(HistoryBuilder):
         return self.review(at + 0.1, name, self.number, path=EVICTION_PATH, **review)
 
     def again(self, at: float, name: str) -> Self:
-        """Have the operator write a pod as it is."""
         return self.edit(at, PODS, name, {}, actor=OPERATOR, call=1)
 
     def grant(self, at: float, **how: Any) -> Self:
@@ -210,7 +205,6 @@ class Words(HistoryBuilder):
         return self._edit_policy(at, "status", "lastBatch", value=batch, actor=OPERATOR)
 
     def complete(self, at: float) -> Self:
-        """Have the operator record that the batch is complete."""
         path = ("status", "lastBatch", "completionTime")
         return self._edit_policy(at, *path, value="then", actor=OPERATOR)
 
@@ -226,7 +220,6 @@ class Words(HistoryBuilder):
         return self.batch(at, 1, name).replace(at + 9.8, name).complete(at + 10)
 
     def expire(self, at: float) -> Self:
-        """Have the policy be deleted, and be there as long as a finalizer holds it."""
         return self._edit_policy(at, "metadata", "deletionTimestamp", value="then")
 
     def _edit_policy(self, at: float, *path: str, value: object, **how: Any) -> Self:
@@ -254,7 +247,6 @@ class Words(HistoryBuilder):
         return self.edit(at, ROLLOUTS, APP, places, actor=OPERATOR)
 
     def deploy(self, at: float, last: str = "Succeeded") -> Self:
-        """Have the operator record 1.1.0 as entry 2, after entry 1 has ended so."""
         return self.enter(at, "2:1.1.0:Deploying", f"1:1.0.0:{last}")
 
     def intend(self, at: float, actor: str = "amy", **intents: str | None) -> Self:
@@ -271,7 +263,6 @@ class Words(HistoryBuilder):
         return self.edit(at, ROLLOUTS, APP, {("metadata", "labels"): labels})
 
     def close(self, at: float, *, passing: bool = False, actor: str = "amy") -> Self:
-        """Have a gate closed, or opened."""
         spec: JsonObject = {"rolloutRef": {"name": APP}, "passing": passing}
         return self.write(at, ROLLOUT_GATES, "freeze", {"spec": spec}, actor=actor)
 
@@ -282,11 +273,9 @@ class Words(HistoryBuilder):
         return self.write(at, ROLLOUT_SCHEDULES, "nights", {"spec": spec})
 
     def tag(self, at: float, value: str, actor: str = OPERATOR) -> Self:
-        """Have the source get a tag."""
         return self.edit(at, SOURCE, APP, {("spec", "ref", "tag"): value}, actor=actor)
 
     def disown(self, at: float) -> Self:
-        """Have the source name no Rollout."""
         return self.edit(at, SOURCE, APP, {("metadata", "annotations"): {}})
 
     def check(self, at: float, name: str) -> Self:

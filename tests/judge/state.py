@@ -34,19 +34,14 @@ class Disruption(msgspec.Struct, kw_only=True):
 
 
 class Past(msgspec.Struct):
-    """Each state of one set, and when it began."""
-
     begins: list[timedelta] = []
     states: list[Set] = []
 
     def window(self, since: timedelta) -> list[Set]:
-        """Return the states from `since` on, the one that was current then included."""
         return self.states[max(bisect_right(self.begins, since) - 1, 0) :]
 
 
 class World(msgspec.Struct):
-    """Where the history has come to."""
-
     sets: dict[str, Set] = {}
     """By UID."""
     past: dict[str, Past] = {}
@@ -75,7 +70,6 @@ class World(msgspec.Struct):
     """Whether ordinals that an upscale added are not missed until a pod of them was ready."""
 
     def take(self, write: Write) -> None:
-        """Move on by one write."""
         at = write.at
         match write.now or write.before:
             case Set(uid=uid):
@@ -119,7 +113,6 @@ class World(msgspec.Struct):
         ]
 
     def window(self, uid: str, since: timedelta) -> list[Set]:
-        """Return the states that a set was in from `since` on, the one then current included."""
         past = self.past.get(uid)
         return [] if past is None else past.window(since)
 

@@ -9,8 +9,8 @@ import pytest
 from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.names import InvalidInput
 from tests.goldens import Golden
+from tests.judge.batches import CHECKS
 from tests.judge.budgets import read_rule
-from tests.judge.invariants_policies import CHECKS
 from tests.judge.stage import judge
 from tests.judge.verdict import NOT_JUDGED
 from tests.stories import Story, read_stories

@@ -6,16 +6,15 @@ from typing import Final
 from rollout_lab.model.history import History
 
 from tests.judge import (
-    invariants_budgets,
-    invariants_departures,
-    invariants_downscales,
-    invariants_election,
-    invariants_policies,
-    invariants_releases,
-    invariants_requests,
-    invariants_reviews,
-    invariants_rollouts,
-    invariants_scaling,
+    batches,
+    budgets,
+    departures,
+    downscales,
+    releases,
+    requests,
+    reviews,
+    rollouts,
+    scaling,
 )
 from tests.judge.book import read_book
 from tests.judge.liveness import judge_liveness
@@ -46,20 +45,20 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
     """Return what is to be said of a run, in the order of time."""
     book = read_book(history, promises)
     found = [
-        *invariants_rollouts.list_broken(book),
-        *invariants_rollouts.list_foreign(book),
-        *invariants_policies.list_broken(book),
-        *invariants_departures.list_broken(book),
-        *invariants_releases.list_broken(book),
-        *invariants_downscales.list_broken(book),
-        *invariants_budgets.list_overlaps(book),
-        *invariants_reviews.list_broken(book),
-        *invariants_reviews.list_unrequested_records(book),
-        *invariants_requests.list_excess(book),
-        *invariants_requests.list_misrecorded(book),
-        *invariants_scaling.list_broken(book),
-        *invariants_requests.list_contested(book),
-        *invariants_election.list_broken(book),
+        *rollouts.list_broken(book),
+        *rollouts.list_foreign(book),
+        *batches.list_broken(book),
+        *departures.list_broken(book),
+        *releases.list_broken(book),
+        *downscales.list_broken(book),
+        *budgets.list_overlaps(book),
+        *reviews.list_broken(book),
+        *reviews.list_unrequested_records(book),
+        *requests.list_excess(book),
+        *requests.list_misrecorded(book),
+        *scaling.list_broken(book),
+        *requests.list_contested(book),
+        *requests.list_unelected(book),
     ]
     undetermined: list[str] = []
     for one in judge_liveness(book):
@@ -80,12 +79,12 @@ def list_observed_violations(history: History, promises: Promises) -> list[Viola
     """Return what deletes and evictions break in a history that was watched from outside."""
     book = read_book(history, promises)
     return [
-        *invariants_rollouts.list_broken(book),
-        *invariants_policies.list_broken(book),
-        *invariants_departures.list_broken(book),
+        *rollouts.list_broken(book),
+        *batches.list_broken(book),
+        *departures.list_broken(book),
     ]
 
 
 def list_observed_downscales(history: History, promises: Promises) -> list[Violation]:
     """Return what SI-10 and SI-11 have against a history that was watched from outside."""
-    return list(invariants_downscales.list_observed(read_book(history, promises)))
+    return list(downscales.list_observed(read_book(history, promises)))

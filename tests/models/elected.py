@@ -68,8 +68,6 @@ class Gap(Enum):
 
 
 class ElectedState(NamedTuple):
-    """All there is."""
-
     base: State
     leads: tuple[Lead, ...]
     shows: tuple[bool, ...]
@@ -104,7 +102,6 @@ class ElectedGrants:
 
     @property
     def model(self) -> Model[ElectedState]:
-        """Return what is to be walked through."""
         base = self._grants.model.start
         none = (False,) * len(base.pods)
         last = Lead.OUTSIDE if Gap.HAS_OUTSIDER in self._gaps else Lead.FOLLOWS
@@ -120,7 +117,6 @@ class ElectedGrants:
         return self._grants.name_fault(state.base)
 
     def steps(self, state: ElectedState) -> Steps[ElectedState]:
-        """Yield all that may happen next."""
         for step, base in self._base_steps(state.base):
             if self._may(state, step):
                 yield step, self._follow(state, step, base)

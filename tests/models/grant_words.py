@@ -99,8 +99,6 @@ class Call(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A replica of the operator."""
-
     requests: tuple[Request | None, ...]
     held: tuple[bool, ...]
     """By pod: reserved, granted or in doubt."""
@@ -112,8 +110,6 @@ class Process(NamedTuple):
 
 
 class State(NamedTuple):
-    """All there is."""
-
     pods: tuple[Pod, ...]
     processes: tuple[Process, ...]
 
@@ -160,7 +156,6 @@ def keep(state: State, place: int, pod: Pod) -> State:
 
 
 def put_process(state: State, index: int, process: Process) -> State:
-    """Change a process."""
     return State(state.pods, replaced(state.processes, index, process))
 
 
@@ -173,7 +168,6 @@ def put_request(state: State, index: int, slot: int, request: Request | None) ->
 
 
 def hold(state: State, index: int, place: int, *, is_held: bool) -> State:
-    """Change what a process remembers of a pod."""
     process = state.processes[index]
     return put_process(state, index, process._replace(held=replaced(process.held, place, is_held)))
 

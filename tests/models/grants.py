@@ -61,7 +61,6 @@ class Grants:
 
     @property
     def model(self) -> Model[State]:
-        """Return what is to be walked through."""
         setup = self._setup
         processes = tuple(
             Process(requests=(None,) * slots, held=(False,) * len(setup.zones))
@@ -85,7 +84,6 @@ class Grants:
         return f"{' and '.join(PODS[place] for place in sorted(gone))} may be gone at once"
 
     def steps(self, state: State) -> Steps[State]:
-        """Yield all that may happen next."""
         for place in range(len(state.pods)):
             yield from self._live(state, place)
         for index in range(len(state.processes)):

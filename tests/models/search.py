@@ -29,8 +29,6 @@ Steps = Iterable[tuple[Step, S]]
 
 
 class Model(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """What is walked through."""
-
     start: S
     steps: Callable[[S], Steps[S]]
     name_fault: Callable[[S], str]

@@ -23,9 +23,9 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from tests.judge.book import read_book
-from tests.judge.invariants_budgets import list_grants
-from tests.judge.invariants_requests import list_contests
+from tests.judge.budgets import list_grants
 from tests.judge.promises import Promises
+from tests.judge.requests import list_contests
 from tests.judge.scaling import list_scalings
 
 # Longer lists are counted.

@@ -32,7 +32,7 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.model.units import format_rfc3339
-from tests.judge.desired import TEMPLATE_KIND, list_miscounted
+from tests.judge.objects import TEMPLATE_KIND, list_miscounted
 from tests.simulation.scenarios import Missing, Scenario, Size, name_unrolled
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route

@@ -1,4 +1,4 @@
-"""What is promised of how much a process requests, at rest and under contention: LI-11, D-65.
+"""What is promised of how much a process requests, and when it may: LI-11, D-65, ROLL-39, SI-22.
 
 Judged with the rate limits of the run, on what arrives at the API server. Reads are allowed to lead
 to nothing for some minutes, as often as the limits let them pass; then only at the pace at which
@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 from rollout_lab.model.history import Called
 
+from rollout_operator.kube.api import SECRETS, JsonObject
+from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
 from tests.judge.book import Book, Write
 from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set
@@ -54,7 +56,7 @@ def _list_too_many(actor: str, calls: Iterable[Called], most: int) -> Iterator[V
             times.popleft()
         if len(times) > most:
             text = f'{len(times)} requests for API group "{group}" by {actor} in a minute'
-            yield Violation(invariant="LI-11", at=called.begun, text=text)
+            yield Violation("LI-11", called.begun, text)
             return
 
 
@@ -72,7 +74,7 @@ def _list_fruitless(actor: str, calls: Iterable[Called], most: int) -> Iterator[
             if len(lately) > most:
                 text = f"{len(lately)} reads by {actor} in a minute, and no write for"
                 text += f" {(called.begun - wrote_at).total_seconds():.0f} s"
-                yield Violation(invariant="LI-11", at=called.begun, text=text)
+                yield Violation("LI-11", called.begun, text)
                 return
 
 
@@ -107,13 +109,13 @@ def list_contested(book: Book) -> Iterator[Violation]:
             count = sum(last - MINUTE / SLACK < one <= last for one in contest.times)
             if count > PER_MINUTE:
                 text = f"{what} {count} times in half a minute, and something else put it back"
-                yield Violation(invariant="LI-11", at=last, text=text)
+                yield Violation("LI-11", last, text)
                 break
         for sooner, later in pairwise(contest.times):
             if later - contest.times[0] >= LONG * SLACK and later - sooner < LONG_GAP / SLACK:
                 text = f"{what} again after {(later - sooner).total_seconds():.1f} s, though"
                 text += " something else had put it back for minutes"
-                yield Violation(invariant="LI-11", at=later, text=text)
+                yield Violation("LI-11", later, text)
                 break
 
 
@@ -201,7 +203,7 @@ def _judge_revision(
             lacks.append(f"{name} is at {pod.revision}")
     if lacks:
         text = f"{recorded} is recorded as current in {zone.name}: {', '.join(lacks)}"
-        yield Violation(invariant="ROLL-39", at=write.at, text=text)
+        yield Violation("ROLL-39", write.at, text)
 
 
 def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
@@ -215,3 +217,58 @@ def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
     faults = book.list_faults(write.commit.actor, since, write.at)
     is_dropped = any(one.kind == "drop_event" and one.text.endswith(f" {pod}") for one in faults)
     return is_dropped and not is_reported
+
+
+LATE: Final = frozenset({"slow", "late", "lost"})
+LONGEST_WAY: Final = timedelta(minutes=2)
+# As far as the clocks of two processes may run apart in a schedule: four times and a half.
+FASTEST: Final = 2.0
+
+
+def list_unelected(book: Book) -> Iterator[Violation]:
+    """Yield writes that were sent while another process held the Lease, or none did."""
+    if not book.leases:
+        return
+    slack = _get_overlap(book)
+    for call in book.own_calls:
+        is_shared = call.request.resource == SECRETS or not call.request.resource.is_namespaced
+        if call.request.verb not in WRITES or is_shared:
+            continue
+        if _was_late(book, call):
+            continue
+        holders = _collect_holders(book, call.begun - slack, call.begun)
+        if call.actor not in holders:
+            request = call.request
+            text = f"{request.verb} {request.resource.plural}/{request.name} by {call.actor}"
+            others = ", ".join(sorted(holders)) or "no process"
+            yield Violation("SI-22", call.at, f"{text}; the lease is of {others}")
+
+
+def _was_late(book: Book, call: Called) -> bool:
+    """Return whether a write was sent long before it arrived: by a process that has ended, even."""
+    if book.runs.find(call.actor, call.begun) is None:
+        return True
+    request = call.request
+    named = f"{request.verb} {request.resource.plural}/{request.name}"
+    faults = book.list_faults(call.actor, call.begun - LONGEST_WAY, call.begun)
+    return any(fault.kind in LATE and named in fault.text for fault in faults)
+
+
+def _get_overlap(book: Book) -> timedelta:
+    """Return for how long two may act at once, by clocks that run at different rates."""
+    if not any(fault.kind == "clock_rate" for fault in book.faults):
+        return timedelta(0)
+    return RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
+
+
+def _collect_holders(book: Book, begin: timedelta, end: timedelta) -> set[str]:
+    """Return the names of the processes that held the Lease in a span, empty for none."""
+    before = [commit.after for commit in book.leases if commit.at <= begin][-1:]
+    within = [commit.after for commit in book.leases if begin < commit.at <= end]
+    return {_read_holder(lease) for lease in (before or [None]) + within}
+
+
+def _read_holder(lease: JsonObject | None) -> str:
+    spec = None if lease is None else lease.get("spec")
+    holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
+    return f"{holder or ''}".rpartition("_")[0]

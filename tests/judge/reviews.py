@@ -12,11 +12,18 @@ from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LA
 from tests.judge.book import Book, Write, annotations
 from tests.judge.budgets import EVICTION_PATH, Record, read_record
 from tests.judge.deletes import get_sent
-from tests.judge.downscales import FORGED, PREPARE_PATH, list_earnest, list_reviews
-from tests.judge.invariants_downscales import REVIEW_LASTS
+from tests.judge.downscales import (
+    FORGED,
+    NEVER,
+    PREPARE_PATH,
+    REVIEW_LASTS,
+    UNREADABLE,
+    list_earnest,
+    list_reviews,
+    read_moment,
+)
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
-from tests.judge.scaling import NEVER, UNREADABLE, read_moment
 
 # A review that got no answer: what the operator made of it is not known.
 NO_ANSWER: Final = -1
@@ -27,7 +34,6 @@ HELD_BACK: Final = timedelta(seconds=10)
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
-    """Yield what reviews break."""
     yield from _list_kept(book)
     if book.reviews:
         yield from _list_effects(book)
@@ -41,7 +47,7 @@ def _list_kept(book: Book) -> Iterator[Violation]:
         called = book.calls.get(write.commit.call)
         if called is not None and called.request.is_dry_run:
             text = f"the dry run of {called.actor} has changed {write.commit.name}"
-            yield Violation(invariant="SI-15", at=write.at, text=text)
+            yield Violation("SI-15", write.at, text)
 
 
 def _list_effects(book: Book) -> Iterator[Violation]:
@@ -61,7 +67,7 @@ def _list_effects(book: Book) -> Iterator[Violation]:
         zone = pod.rpartition("-")[0]
         requesting = [one for one in reviews if one.name == zone and _spans(one, at)]
         if requesting and all(one.dry_run for one in requesting) and not _has_forged(book, at):
-            yield Violation(invariant="SI-15", at=at, text=f"{text} for a dry run of {zone}")
+            yield Violation("SI-15", at, f"{text} for a dry run of {zone}")
 
 
 def _has_forged(book: Book, at: timedelta) -> bool:
@@ -92,7 +98,7 @@ def _list_other_answers(book: Book) -> Iterator[Violation]:
                 f"the write of {second.name} was allowed by {second.actor} and refused when sent"
                 f" again: {second.message}"
             )
-            yield Violation(invariant="SI-16", at=second.at, text=text)
+            yield Violation("SI-16", second.at, text)
 
 
 def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
@@ -135,7 +141,7 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
         if counts[uid] > 1 + book.runs.count_starts(since[uid], write.at):
             text = f"the downscale of {write.now.name} is recorded again:"
             text += f" {old or 'no time'} becomes {new or 'none'}"
-            yield Violation(invariant="SI-16", at=write.at, text=text)
+            yield Violation("SI-16", write.at, text)
 
 
 def _list_second_calls(book: Book) -> Iterator[Violation]:
@@ -168,7 +174,7 @@ def _list_called_again(
             return  # the round has failed: each pod that confirmed is un-prepared, and called again
         if confirmed.get(call.uid, call.begun) < call.begun:
             text = f"{call.pod} had confirmed, and was called again for the same write"
-            yield Violation(invariant="SI-16", at=call.begun, text=text)
+            yield Violation("SI-16", call.begun, text)
         confirmed[call.uid] = call.at
 
 
@@ -213,7 +219,7 @@ def list_unrequested_records(book: Book) -> Iterator[Violation]:
         if not is_forged and not any(not _is_dry(book, one) for one in requesting):
             why = "a dry run" if requesting else "no client"
             text = f"{record.pod} was marked as going for {why}"
-            yield Violation(invariant="SI-15", at=write.at, text=text)
+            yield Violation("SI-15", write.at, text)
 
 
 def list_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterator[Violation]:
@@ -228,7 +234,7 @@ def list_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterato
             lasted = ended_at - max(record.at, well_at)
             text = f"{record.pod} was marked as going, and untouched for"
             text += f" {lasted.total_seconds():.1f} s"
-            yield Violation(invariant="LI-07", at=due, text=text)
+            yield Violation("LI-07", due, text)
 
 
 def list_spans(book: Book) -> Iterator[tuple[Record, timedelta]]:

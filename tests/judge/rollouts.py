@@ -1,11 +1,11 @@
 """What is promised of rollouts at every moment: SI-01 to SI-04, SI-06 to SI-09, SI-18, SI-24.
 
 Checked at the commit of each delete of the operator, on the state just before it; what evictions
-break that it allowed is judged beside it, in `invariants_budgets`. Two allowances
+break that it allowed is judged beside it, in `budgets`. Two allowances
 separate its faults from coincidence: `known`, how long a fact must have been true, and `flight`,
 for the state of sets, of which no precondition of a pod's delete can speak. Where a request was
 made to be late, nothing counts that happened after the read it rests on. Downscales are judged in
-`invariants_downscale`, what else is promised of pods that a policy drives in `invariants_policies`.
+`downscales`, what else is promised of pods that a policy drives in `batches`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +22,8 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from tests.judge.book import Book, Write
-from tests.judge.budgets import Eviction, Rule
+from tests.judge.budgets import Eviction, Judge, Rule
 from tests.judge.deletes import Delete, map_deletes
-from tests.judge.invariants_budgets import Judge
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import PolicyBook, read_policies
 from tests.judge.promises import LIVE_READ_LASTS, Promises, Violation
@@ -32,16 +31,12 @@ from tests.judge.state import Disruption, World
 
 
 class Finding(NamedTuple):
-    """What is wrong with one delete."""
-
     text: str
     is_excused: bool = False
     """Whether only a reservation (SI-17) could have prevented it."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One delete at its commit."""
-
     world: World
     pod: Pod
     owner: Set
@@ -93,7 +88,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
-    """Yield what the operator's deletes of pods break."""
     deletes = map_deletes(book)
     for delete in deletes.values():
         yield from judge_request(delete, book)
@@ -127,10 +121,10 @@ def _judge_end(
         _disrupt(world, pod, write.at, disruption.eviction)
     elif book.promises.is_observed and judge.is_stray(world, write):
         text = f"eviction of {pod.name}, which is no zone's"
-        yield Violation(invariant="SI-06", at=write.at, text=text)
+        yield Violation("SI-06", write.at, text)
     elif book.is_operator(write.commit.actor):
         text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
-        yield Violation(invariant="SI-07", at=write.at, text=text)
+        yield Violation("SI-07", write.at, text)
 
 
 def list_foreign(book: Book) -> Iterator[Violation]:
@@ -152,7 +146,7 @@ def list_foreign(book: Book) -> Iterator[Violation]:
         if not is_fine:
             where = request.namespace or "the whole cluster"
             text = f"{request.verb} {resource.plural} {request.name} in {where}"
-            yield Violation(invariant="SI-24", at=called.begun, text=text)
+            yield Violation("SI-24", called.begun, text)
 
 
 def _is_of_schedules(resource: Resource, verb: str) -> bool:
@@ -167,10 +161,10 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
     name, at = called.request.name, called.begun
     if called.request.namespace != book.promises.namespace:
         text = f"delete of {name} in namespace {called.request.namespace}"
-        yield Violation(invariant="SI-06", at=at, text=text)
+        yield Violation("SI-06", at, text)
     if not name:
         text = "delete of a whole collection of pods"
-        yield Violation(invariant="SI-07", at=at, text=text)
+        yield Violation("SI-07", at, text)
     # The log of a real API server has no body of a request that the role forbids.
     elif not all(delete.precondition) and not (book.promises.is_observed and called.status == 403):
         uid, version = delete.precondition
@@ -178,10 +172,10 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
             f"delete of {name} with uid {uid or 'unset'} and resourceVersion"
             f" {version or 'unset'} as preconditions"
         )
-        yield Violation(invariant="SI-07", at=at, text=text)
+        yield Violation("SI-07", at, text)
     why = _name_stale(delete, book)
     if why:
-        yield Violation(invariant="SI-09", at=at, text=f"delete of {name} {why}")
+        yield Violation("SI-09", at, f"delete of {name} {why}")
 
 
 def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
@@ -202,7 +196,7 @@ def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
                 f"delete of {delete.called.request.name} rests on a read that is older than the"
                 f" delete of {before.called.request.name}, which got no answer"
             )
-            yield Violation(invariant="SI-18", at=delete.called.begun, text=text)
+            yield Violation("SI-18", delete.called.begun, text)
         if delete.is_lost:
             unknown[key] = delete
 
@@ -235,7 +229,7 @@ def _judge(
     is_owned = any(policies.list_owners(pod.owner, since, at))
     if owner is None or not (is_owned or _was_grouped(world, owner, since)):
         why = "has no group" if owner else "is no StatefulSet's"
-        yield Violation(invariant="SI-06", at=at, text=f"delete of {pod.name}, which {why}")
+        yield Violation("SI-06", at, f"delete of {pod.name}, which {why}")
         return
     case = Case(
         world=world,
@@ -257,9 +251,9 @@ def _judge(
             text = f"delete of {pod.name}: {text}"
             if is_excused:
                 text = f"{text} (else {invariant})"
-                yield Violation(invariant="SI-17", at=at, text=text, is_promised=False)
+                yield Violation("SI-17", at, text, is_promised=False)
             else:
-                yield Violation(invariant=invariant, at=at, text=text)
+                yield Violation(invariant, at, text)
 
 
 def _was_grouped(world: World, owner: Set, since: timedelta) -> bool:

@@ -48,8 +48,6 @@ _UNSEEN_BY: Final = frozenset(
 
 
 class _State(msgspec.Struct):
-    """What is known of all Rollouts and gates so far."""
-
     newest: dict[str, list[tuple[timedelta, str]]] = {}
     """By Rollout, the tags that its history had at the head, and since when."""
     closed: dict[str, dict[str, timedelta]] = msgspec.field(
@@ -66,7 +64,6 @@ class _State(msgspec.Struct):
     """By Rollout and name of a person, the entries that were requested in that name."""
 
     def take(self, commit: Commit) -> None:
-        """Move on by one write."""
         after = commit.after or {}
         if commit.resource == ROLLOUT_GATES:
             rollout = text(after or commit.before or {}, "spec", "rolloutRef", "name")
@@ -102,7 +99,6 @@ class _State(msgspec.Struct):
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
-    """Yield what breaks a promise about releases."""
     state = _State()
     for commit in book.releases:
         if book.is_operator(commit.actor) and commit.after is not None:
@@ -224,4 +220,4 @@ def _head(obj: JsonObject) -> JsonObject:
 
 def _violation(invariant: str, commit: Commit, why: str) -> Violation:
     what = f"{commit.resource.kind} {commit.name}"
-    return Violation(invariant=invariant, at=commit.at, text=f"{what}: {why}")
+    return Violation(invariant, commit.at, f"{what}: {why}")
