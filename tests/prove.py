@@ -40,7 +40,7 @@ from tests.kuberik.campaign import prove_equal
 from tests.models.short_cuts import SAFE, list_not_shown
 from tests.mutants import automatic, matrix
 from tests.mutants.__main__ import run_all as judge_all
-from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.entry import CATALOGUE
 from tests.mutants.runner import Budget
 from tests.simulation.aimed import list_aims, list_broken
 from tests.simulation.campaign import (

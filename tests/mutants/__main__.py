@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
-from tests.mutants.catalogue import CATALOGUE
-from tests.mutants.entry import Mutant, OutOfDate, read_sources
+from tests.mutants.entry import CATALOGUE, Mutant, OutOfDate, read_sources
 from tests.mutants.runner import SCHEDULES, Budget, Result, Runner, copied
 
 # In hundredths: so many mutants at least must be found.

@@ -49,17 +49,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 def main(words: Sequence[str]) -> int:
     """Do what the words request."""
     given = parse(words)
-    if given.compare:
-        _print(
-            render(
-                [_load(path) for path in given.compare],
-                [f"{p.parent.name}/{p.stem}" for p in given.compare],
-            )
-        )
-        return 0
     begin = time.monotonic()
     judged = judge(given)
-    _print(render([judged], [given.output.stem]))
+    _print(render_rate(judged))
     _print("\n\n".join(each.mutant.text for each in judged if not each.killer))
     _print(f"minutes={(time.monotonic() - begin) / 60:.1f}")
     return 0
@@ -106,29 +98,12 @@ def request(base: Path, order: Path, folders: Sequence[str]) -> list[Verdict]:
     return [msgspec.json.decode(line, type=Verdict) for line in lines]
 
 
-def render(runs: Sequence[Sequence[Judged]], names: Sequence[str]) -> str:
-    """Return a table of the areas, runs side by side."""
-    areas = sorted({each.mutant.area for run in runs for each in run})
-    suites = [s for s in SUITES if any(s in each.verdicts for run in runs for each in run)]
-    head = f"{'area':14}" + "".join(f"{name:>30}" for name in names)
-    lines = [head]
-    for area in [*areas, "all"]:
-        cells = [[e for e in run if area in (e.mutant.area, "all")] for run in runs]
-        lines.append(f"{area:14}" + "".join(f"{render_rate(cell):>30}" for cell in cells))
-        for suite in suites:
-            counts = [sum(each.killer == suite for each in cell) for cell in cells]
-            lines.append(f"  {'by ' + suite:12}" + "".join(f"{count:>30}" for count in counts))
-    return "\n".join(lines)
-
-
 def render_rate(judged: Sequence[Judged]) -> str:
-    """Return how many are killed."""
+    """Return how many are killed, and by which suites."""
+    by = [f"{sum(each.killer == suite for each in judged)} by {suite}" for suite in SUITES]
     killed = sum(bool(each.killer) for each in judged)
-    return f"killed {killed} of {len(judged)} = {killed * 100 / max(len(judged), 1):.1f}%"
-
-
-def _load(path: Path) -> list[Judged]:
-    return msgspec.json.decode(path.read_bytes(), type=list[Judged])
+    share = killed * 100 / max(len(judged), 1)
+    return f"killed {killed} of {len(judged)} = {share:.1f}%, {', '.join(by)}"
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -143,7 +118,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="for a mutant")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--output", type=Path, default=Path("mutants.json"))
-    parser.add_argument("--compare", type=Path, nargs="+", help="show results of earlier runs")
     return parser.parse_args(words)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import yaml
 
 from tests.simulation.runtime import DEFECT
 
@@ -16,23 +17,24 @@ class OutOfDate(Exception):
     """The catalogue is out of date: a text that a mutant changes is not there exactly once."""
 
 
-ROLLOUTS: Final = ("s1", "s2", "s3", "s4", "s10", "walk")
-DOWNSCALES: Final = ("s7", "s7-small")
-# Where people want different counts of one set.
-WIDE: Final = ("s7-wide",)
-# Where counts move through the zones by themselves.
-FOLLOWING: Final = ("s5", "s5-small")
-MIRRORING: Final = ("s6", "s6-small")
-# Where a person rewrites the times of downscales.
-EDITED: Final = ("s5-edited", "s5-edited-tracked")
-# Where something else writes counts as well.
-CONTESTED: Final = ("s5-contested",)
-EVICTING: Final = ("s8", "s9", "s8-two", "s9-two")
-# Many groups due at once, under the default rate limits.
-CROWDED: Final = ("s11",)
-# Scenarios whose systematic plans run after the random schedules.
-PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
-PLANNED_DOWNSCALES: Final = ("s7-small",)
+# By its word in the catalogue: the scenarios whose schedules run, and those whose plans run after
+# them. Where none are planned, each run has hundreds of steps.
+SCENARIOS: Final[Mapping[str, tuple[str, str]]] = {
+    "rollouts": ("s1 s2 s3 s4 s10 walk", "s1-small s2-small"),
+    "leaving": ("s1-left both-left", "s1-small s2-small"),
+    # Many groups due at once, under the default rate limits.
+    "crowded": ("s11", "s1-small s2-small"),
+    "downscales": ("s7 s7-small", "s7-small"),
+    # Where people want different counts of one set.
+    "wide": ("s7-wide", "s1-small s2-small"),
+    # Where counts move through the zones by themselves.
+    "following": ("s5 s5-small", ""),
+    "mirroring": ("s6 s6-small", ""),
+    # Where a person rewrites the times of downscales, or something else writes counts as well.
+    "edited": ("s5-edited s5-edited-tracked", ""),
+    "contested": ("s5-contested", ""),
+    "evicting": ("s8 s9 s8-two s9-two", ""),
+}
 # How the judge calls it where a world does not come to rest, or not in time.
 NO_REST: Final = frozenset({"LI-01", "LI-02", "LI-10"})
 # Promises that are seen by that alone.
@@ -51,17 +53,20 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     new: str
     breaks: str
     """The promises that it breaks, by id, and in a few words how. No other counts as a finding."""
-    scenarios: tuple[str, ...] = ROLLOUTS
-    """Those whose random schedules run, in turn."""
+    where: str = msgspec.field(name="in", default="rollouts")
+    """A word of `SCENARIOS`, or scenarios."""
     profile: str = ""
     """Only schedules whose seed has this one run, where it takes one to see it at all."""
 
     @property
-    def planned(self) -> tuple[str, ...]:
-        """Return the scenarios whose systematic plans run."""
-        if self.scenarios in (FOLLOWING, MIRRORING, CONTESTED, EDITED, EVICTING):
-            return ()  # each of their runs has hundreds of steps
-        return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS
+    def scenarios(self) -> list[str]:
+        """Return those whose random schedules run, in turn."""
+        return SCENARIOS.get(self.where, (self.where, ""))[0].split()
+
+    @property
+    def planned(self) -> list[str]:
+        """Return those whose systematic plans run."""
+        return SCENARIOS.get(self.where, SCENARIOS["rollouts"])[1].split()
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -94,3 +99,9 @@ def read_sources(folder: Path) -> dict[Path, str]:
     """
     files = (path for part in PACKAGES for path in sorted((folder / part).rglob("*.py")))
     return {path.relative_to(folder): path.read_text() for path in files}
+
+
+ALL: Final = msgspec.convert(
+    yaml.safe_load(Path(__file__).with_name("catalogue.yaml").read_text()), list[Mutant]
+)
+CATALOGUE: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in ALL}

@@ -1,103 +1,116 @@
-"""Automatic mutants: drawn by a seed, switched on by name, judged by the tests that call them."""
+"""Automatic mutants: drawn by a seed, judged by tests that call them, and two results compared."""
 
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
-mutmut = pytest.importorskip("mutmut", reason="in requirements-dev.lock, but not installed")
+pytest.importorskip("mutmut", reason="in requirements-dev.lock, but not installed")
 
-from tests.mutants.automatic import Judged, render  # noqa: E402 (needs mutmut)
-from tests.mutants.forked import Verdict, run_forked  # noqa: E402
-from tests.mutants.sample import Automatic, write_sample  # noqa: E402
+from tests.code_rules import ROOT
+from tests.mutants.automatic import request
+from tests.mutants.forked import Order
+from tests.mutants.matrix import Matrix, Row, compare, render
+from tests.mutants.sample import Automatic, write_sample
 
-SOURCE = "def find_room(limit: int, down: int) -> int:\n    return limit - down\n"
-TRY_EACH = """
-import sys
-from mutmut.mutation.trampoline import set_mutant_under_test
-from rollout_operator.planning.room import find_room
+SOURCES = {
+    "rollout_operator/__init__.py": "",
+    "rollout_operator/planning/__init__.py": "",
+    "rollout_operator/planning/room.py": """
+def find_room(limit, down):
+    return limit - down
 
-for name in sys.argv[1:]:
-    set_mutant_under_test(name)
-    print(find_room(3, 1))
-"""
+def find_limit():
+    return 3
+""",
+    "lab/rollout_lab/pace.py": "def find_pace(): return 3\n",
+    "tests/test_room.py": """
+import os
+from rollout_operator.planning.room import find_limit, find_room
+
+def test_fails(): assert find_room(3, 1) == 2
+def test_shows_nothing(): assert find_room(3, 0) == 3
+def test_ends_its_process(): find_room(3, 1) == 2 or os._exit(1)
+def test_comes_after_that(): assert find_room(5, 1) == 4
+def test_fails_always(): assert find_room(3, 1) == 3
+def test_calls_another(): assert find_limit() == 3
+""",
+}
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    folder = tmp_path / "rollout_operator" / "planning"
-    folder.mkdir(parents=True)
-    for path in (folder.parent / "__init__.py", folder / "__init__.py"):
-        path.write_text("")
-    (folder / "room.py").write_text(SOURCE)
+    for name, text in SOURCES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def test_a_mutant_is_another_function_once_it_is_switched_on(copy: Path) -> None:
-    (mutant,) = write_sample(copy, ["planning"], 10, seed=1)
-
-    assert (mutant.area, mutant.function) == ("planning", "find_room")
-    assert "+    return limit + down" in mutant.diff
-    words = [sys.executable, "-c", TRY_EACH, "none of them", mutant.name]
-    shown = subprocess.run(words, cwd=copy, capture_output=True, text=True, check=True).stdout
-    assert shown.split() == ["2", "4"]
-
-
 @pytest.mark.parametrize(
-    ("area", "module"),
+    ("area", "place"),
     [
-        ("planning", "rollout_operator.planning.room"),
-        ("planning/room", "rollout_operator.planning.room"),
-        ("planning/room.py", "rollout_operator.planning.room"),
-        ("lab/rollout_lab", "rollout_lab.pace"),
-        ("lab/rollout_lab/pace", "rollout_lab.pace"),
+        ("planning", "rollout_operator.planning.room.x_find_room"),
+        ("planning/room.py", "rollout_operator.planning.room.x_find_room"),
+        ("lab/rollout_lab", "rollout_lab.pace.x_find_pace"),
+        ("planing", None),
     ],
 )
-def test_an_area_is_a_folder_or_a_module_of_one_of_the_packages(
-    copy: Path, area: str, module: str
-) -> None:
-    (copy / "lab" / "rollout_lab").mkdir(parents=True)
-    (copy / "lab" / "rollout_lab" / "pace.py").write_text(SOURCE)
-
-    (mutant,) = write_sample(copy, [area], 10, seed=1)
-
-    assert mutant.place == f"{module}.x_find_room"
+def test_an_area_is_a_folder_or_a_module(copy: Path, area: str, place: str | None) -> None:
+    if place is None:
+        with pytest.raises(SystemExit, match=r"^planing: neither rollout_operator nor the check"):
+            write_sample(copy, [area], 10, seed=1)
+    else:
+        assert place in {mutant.place for mutant in write_sample(copy, [area], 10, seed=1)}
 
 
-def test_an_area_that_is_not_there_is_named(copy: Path) -> None:
-    with pytest.raises(SystemExit, match=r"^planing: neither rollout_operator nor the checkout"):
-        write_sample(copy, ["planning", "planing"], 10, seed=1)
+def test_a_mutant_is_judged_by_all_tests_that_call_its_function(copy: Path) -> None:
+    """Also by those that come after one that failed, or did not end."""
+    for name in ("", "forked", "sample"):
+        file = Path("tests/mutants") / f"{name or '__init__'}.py"
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy / file)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    mutants = write_sample(copy, ["planning/room"], 10, seed=1)
+    path = copy / "order.json"
+    order = Order(mutants=mutants, verdicts=str(copy / "order.jsonl"), seconds=60, wants_all=True)
+    path.write_bytes(msgspec.json.encode(order))
+
+    verdicts = request(copy, path, ["tests"])
+
+    found = {
+        (m.function, tuple(k.partition("::")[2] for k in v.killers), v.tests, v.is_cut)
+        for m, v in zip(mutants, verdicts, strict=True)
+    }
+    assert found == {
+        ("find_room", ("test_fails", "test_ends_its_process", "test_comes_after_that"), 4, False),
+        ("find_limit", ("test_calls_another",), 1, False),
+    }
 
 
-def test_results_are_counted_by_area_and_by_the_suite_that_kills() -> None:
-    def judged(area: str, **by: str) -> Judged:
-        mutant = Automatic(name="a__mutmut_1", area=area, file="a.py", function="a", diff="")
-        verdicts = {suite: Verdict(name=mutant.name, by=test) for suite, test in by.items()}
-        return Judged(mutant=mutant, verdicts=verdicts)
+def matrix(**killers: str) -> Matrix:
+    def row(name: str, by: str) -> Row:
+        diff = f"--- m\n+++ m\n-{name}\n+other"
+        mutant = Automatic(
+            name=f"m.{name}__mutmut_1", area="planning", file="m.py", function=name, diff=diff
+        )
+        return Row(mutant=mutant, killers=by.split(), is_cut=False)
 
-    run = [
-        judged("planning", units="tests/planning"),
-        judged("planning", units="", schedules="s1 seed 1"),
-        judged("guards", units="", schedules=""),
-    ]
-
-    assert [each.killer for each in run] == ["units", "schedules", ""]
-    assert [line.split() for line in render([run], ["now"]).splitlines()] == [
-        ["area", "now"],
-        *(["guards", "killed", "0", "of", "1", "=", "0.0%"], ["by", "units", "0"]),
-        ["by", "schedules", "0"],
-        *(["planning", "killed", "2", "of", "2", "=", "100.0%"], ["by", "units", "1"]),
-        ["by", "schedules", "1"],
-        *(["all", "killed", "2", "of", "3", "=", "66.7%"], ["by", "units", "1"]),
-        ["by", "schedules", "1"],
-    ]
+    rows = [row(name, by) for name, by in killers.items()]
+    tests = {test for one in rows for test in one.killers}
+    return Matrix(rows=rows, seconds={"t/test_b.py::idle": 1.0, **dict.fromkeys(tests, 0.5)})
 
 
-def test_a_fork_gives_its_text_or_how_it_ended(tmp_path: Path) -> None:
-    works = [(lambda: "tests/test_a.py::test_b", 1.0), (lambda: str(1 / 0), 1.0)]
+def test_the_smallest_set_and_what_is_lost_without_a_file() -> None:
+    before = matrix(f="t/a.py::x t/a.py::y[1]", g="t/a.py::y[1] t/b.py::z", h="t/b.py::z", i="")
 
-    ended = {number: text for number, text, _ in run_forked(works, tmp_path, jobs=2)}
-
-    assert ended[0] == "tests/test_a.py::test_b"
-    assert "ZeroDivisionError" in ended[1]
+    shown = [line.strip() for line in render(before).splitlines()]
+    assert "killed 3 of 4 by 3 of 4 tests, of which these 2 kill as many:" in shown
+    assert {"2 t/a.py::y[1]", "1 t/b.py::z", "only t/b.py::z: m.py h", "survives: m.py i"} < {
+        *shown
+    }
+    lost = compare(before, before.without(["t/b.py"]))
+    assert lost.startswith("A: killed 3 of 4; B: killed 2 of 4; 4 mutants are the same;")
+    assert "only A: m.py h\n  -h\n  +other\n  by t/b.py::z" in lost
+    others = compare(before, matrix(f="n::x", i="n::y"))
+    assert "only by A 0, only by B 1" in others
