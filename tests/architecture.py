@@ -1,10 +1,9 @@
-"""The picture, the table and the lengths of the walks in `docs/architecture.md`, from the package.
+"""The picture and the table in `docs/architecture.md`, from the package.
 
 `python -m tests.architecture` writes them anew; `tests/test_docs.py` compares.
 """
 
 import ast
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -84,21 +83,10 @@ def _render_table(modules: Iterable[Module]) -> str:
     return "\n".join([*lines, ""])
 
 
-def count_walks(document: str) -> str:
-    """Return the document with the number of files that each of its walks names."""
-    head, begin, rest = document.partition("## Six walks\n")
-    walks, end, tail = rest.partition("\n## ")
-    ways = re.split(r"^(?=\*\*)", walks, flags=re.MULTILINE)
-    for number, way in enumerate(ways[1:], start=1):
-        files = {*re.findall(r"`([a-z_/]+)`", way)}
-        ways[number] = re.sub(r" \d+ files\.$", f" {len(files)} files.", way, flags=re.MULTILINE)
-    return f"{head}{begin}{''.join(ways)}{end}{tail}"
-
-
 def main() -> int:
-    """Write what is drawn and counted into the document; 1 where that changed it."""
+    """Write what is drawn into the document; 1 where that changed it."""
     old = DOCUMENT.read_text()
-    new = count_walks(replace_drawing(old, render_architecture([*load_package(), *load_lab()])))
+    new = replace_drawing(old, render_architecture([*load_package(), *load_lab()]))
     DOCUMENT.write_text(new)
     return int(new != old)
 

@@ -57,25 +57,3 @@ def test_the_repository_keeps_no_trace_of_a_machine() -> None:
         pytest.skip("not a git checkout: which files belong to it is unknown")
 
     assert [trace for path in repository_files() for trace in list_traces(path)] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("see https://files.python" + "hosted.org/x", "host of a package registry"),
-        ("index = https://py" + "pi.example/simple", "host of a package registry"),
-        ("cd /ro" + "ot/x", "path of a machine"),
-        ("(/wo" + "rk/main)", "path of a machine"),
-        ("cat ../sha" + "red/a.md", "folder beside the checkout"),
-        ("-----BEGIN EC PRIVATE" + " KEY-----", "secret key"),
-        ("GET https://kubernetes.default.svc/api/v1", None),
-        ("COPY --from=build /image/ /", None),
-        ("https://example.org/wo" + "rk/it", None),
-        ("$HOME/wo" + "rk/it", None),
-    ],
-)
-def test_a_trace_is_found(tmp_path: Path, line: str, found: str | None) -> None:
-    path = tmp_path / "notes.md"
-    path.write_text(f"first\n{line}\n")
-
-    assert list(list_traces(path)) == ([f"notes.md:2: {found}"] if found else [])

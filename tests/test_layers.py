@@ -10,25 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_rules import (
-    PACKAGE,
-    Module,
-    dotted,
-    list_calls,
-    list_imports,
-    load_lab,
-    load_modules,
-    load_package,
-)
+from tests.code_rules import Module, dotted, list_calls, list_imports, load_lab, load_package
 
-NAME = PACKAGE.name
 PURE = {"model", "planning"}
 # A time zone by its name is a file of the machine.
 IMPURE = {"asyncio", "time", "random", "os", "socket", "ssl", "logging", "zoneinfo"}
 # Files and the clock of the machine need no import to get at.
 IMPURE_CALLS = {"open", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
-
-
 # Where anything may arrive and the show must go on: the worker of a queue, and the answer to a
 # review.
 CATCH_ALL = {"controllers/worker.py", "web/dispatch.py"}
@@ -112,31 +100,15 @@ def _task_groups(module: Module) -> set[str]:
     }
 
 
-def map_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
-    """Return the public classes whose name stands for two things, and where."""
-    places: dict[str, list[str]] = {}
-    for module in modules:
-        for node in module.tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module.name)
-    return {name: found for name, found in places.items() if len(found) > 1}
-
-
 def _below_top(module: Module) -> str:
     return Path(*module.path.parts[1:]).as_posix()
 
 
-def list_broken(module: Module) -> Iterator[str]:
-    """Yield what breaks a rule that each module keeps by itself."""
-    yield from list_broad_catches(module)
-    yield from list_orphan_tasks(module)
-
-
 def test_both_packages_keep_the_rules() -> None:
+    rules = (list_broad_catches, list_orphan_tasks)
     modules = [*load_package(), *load_lab()]
 
-    assert [finding for module in modules for finding in list_broken(module)] == []
-    assert map_shared_names(modules) == {}
+    assert [one for module in modules for rule in rules for one in rule(module)] == []
 
 
 def test_the_core_is_pure() -> None:
@@ -147,34 +119,3 @@ def test_the_core_is_pure() -> None:
 @pytest.mark.parametrize("load", [load_package, load_lab])
 def test_no_modules_import_each_other_in_a_circle(load: Callable[[], Sequence[Module]]) -> None:
     assert list_circle(load()) == ()
-
-
-@pytest.mark.parametrize(
-    ("source", "findings"),
-    [
-        ("def b():\n    import time", ":2: time"),
-        (
-            "from os.path import join\nnow = datetime.now(UTC)",
-            ":1: os.path.join :2: datetime.now()",
-        ),
-        ("open('b')", ":1: open()"),
-        ("try: ...\nexcept Exception: ...", ":2: catches Exception"),
-        ("asyncio.create_task(a())", ":1: asyncio.create_task()"),
-    ],
-)
-def test_what_breaks_a_rule_is_found(tmp_path: Path, source: str, findings: str) -> None:
-    path = tmp_path / NAME / "planning/a.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(source)
-    modules = load_modules(tmp_path / NAME)
-
-    found = [*list_impure(modules), *(one for module in modules for one in list_broken(module))]
-    assert " ".join(found).replace(f"{NAME}/planning/a.py", "") == findings
-
-
-def test_a_circle_is_found(tmp_path: Path) -> None:
-    (tmp_path / NAME / "aio").mkdir(parents=True)
-    (tmp_path / NAME / "aio/a.py").write_text(f"from {NAME}.aio.b import c")
-    (tmp_path / NAME / "aio/b.py").write_text(f"from {NAME}.aio import a")
-
-    assert {*list_circle(load_modules(tmp_path / NAME))} == {"aio.a", "aio.b"}

@@ -1,4 +1,4 @@
-"""The guards of `conftest.py` fail the tests that they should, and no others."""
+"""The plugins of `conftest.py` fail the tests that they should, and try some of them twice."""
 
 import pytest
 
@@ -36,46 +36,57 @@ async def test_waits():
 @pytest.mark.controlplane  # it starts processes
 async def test_blocks_on_the_control_plane(): time.sleep(2.5)
 """
-ORDERED = """
+TRIED = """
 import pytest
+from tests.second_try import BrokenPromise
+
+tries = []
+
+def fail_once(name, error):
+    tries.append(name)
+    if tries.count(name) == 1:
+        raise error
 
 @pytest.mark.controlplane
-def test_late(): ...
-""" + "".join(f"def test_{number}(): ...\n" for number in range(9))
+def test_late(): fail_once("late", TimeoutError("no answer"))
+
+@pytest.mark.controlplane
+def test_never(): raise TimeoutError("no answer, ever")
+
+@pytest.mark.controlplane
+def test_promise(): fail_once("promise", BrokenPromise("SI-01: two zones"))
+
+def test_logic(): fail_once("logic", AssertionError("wrong"))
+"""
 
 
-def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
-    """Run a test file under the guards, in a process of its own."""
-    pytester.makeini(INI)
-    pytester.makepyfile(source)
-    return pytester.runpytest_subprocess(
-        "-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q", *arguments
-    )
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(name="play")
+def make_play(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Return what runs a test file in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeini(INI)
+    return pytester
 
 
-def test_tasks_left_over_and_blocked_loops_fail_their_tests(pytester: pytest.Pytester) -> None:
-    result = run(pytester, GUARDED)
+def test_tasks_left_over_and_blocked_loops_fail_their_tests(
+    play: pytest.Pytester, pytestconfig: pytest.Config
+) -> None:
+    play.makepyfile(GUARDED)
+    result = play.runpytest_subprocess("-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q")
 
     result.assert_outcomes(passed=5, errors=2)
     result.stdout.fnmatch_lines(["*left over: *forgotten*", "*the loop stood still for ?.? s*"])
-
-
-def test_a_warning_fails_the_test(pytestconfig: pytest.Config) -> None:
     assert "error" in pytestconfig.getini("filterwarnings")
 
 
-def test_the_control_plane_comes_last_in_any_order(pytester: pytest.Pytester) -> None:
-    orders = [
-        [line for line in run(pytester, ORDERED, "--co", *seed).outlines if "::" in line]
-        for seed in ((), ("--shuffle=1",), ("--shuffle=1",), ("--shuffle=2",))
-    ]
+def test_what_waits_for_processes_is_tried_twice_and_no_broken_promise(
+    play: pytest.Pytester,
+) -> None:
+    """One passes with its second try, one fails twice; a promise and plain code fail at once."""
+    play.makepyfile(TRIED)
+    result = play.runpytest_subprocess("-p", "tests.second_try", "-p", "no:cacheprovider", "-rR")
 
-    assert all(order[-1].endswith("test_late") for order in orders)
-    assert orders[1] == orders[2] != orders[0]
-    assert orders[1] != orders[3]
+    result.assert_outcomes(passed=1, failed=3)
+    again = [line.split("::")[1].split(" ")[0] for line in result.outlines if "RERUN " in line]
+    assert again == ["test_late", "test_never"], result.outlines
