@@ -261,8 +261,6 @@ class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
     find_departed: Callable[[str, OwnedPods | None], tuple[Zone, ...]] = lambda budget, live: ()
     """Returns the zones that left a budget while they were short, with live or cached pods."""
-    list_departed: Callable[[str], tuple[StatefulSet, ...]] = lambda budget: ()
-    """Returns what left a budget and whose pods a live read must show."""
 
 
 class Snapshots:
@@ -295,8 +293,8 @@ class Snapshots:
         """Return a snapshot with live pods, and the pod itself where it is still untouched."""
         request = reserved.request
         snapshot, zones = self._outline(reserved.budget, request)
-        left = self._context.list_departed(reserved.budget.name)
-        sets = (*self._list_sets(snapshot, zones), *left)
+        departed = self._context.find_departed(reserved.budget.name, {})
+        sets = (*self._list_sets(snapshot, zones), *(zone.sts for zone in departed))
         live = {} if group is None else {zone.sts.uid: zone for zone in group.counted}
         pods: Sequence[Pod | Unreadable]
         if all(sts.uid in live for sts in sets):

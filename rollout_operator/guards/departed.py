@@ -120,7 +120,8 @@ class DepartedZones:
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[_Scope, _Departed]] = {}
         """By name of the StatefulSet, the oldest first."""
-        self._just_left: dict[str, _JustLeft] = {}
+        self._just_left: dict[str, Sequence[_JustLeft]] = {}
+        """By name of the StatefulSet, both the names and what each has left the oldest first."""
         self._whole_at_end: dict[Uid, str] = {}
         """Of StatefulSets being deleted that were whole when that began: the version by which."""
 
@@ -170,26 +171,18 @@ class DepartedZones:
                 self._forget_old(name, departed)
                 zone = self._find_zone(departed, scope, read)
                 zones += [] if zone is None else [zone]
-        unproven = self._list_unproven(scope, read)
-        if scope[0] == BUDGET:
-            # The status of a budget says how many zones it has, and a denial which are short.
-            now, read_pods = self._now(), live is not None
-            unproven = (zone for zone in unproven if read_pods and not _is_whole(zone, now))
-        return (*zones, *unproven)
-
-    def list_to_read(self, scope: _Scope) -> tuple[StatefulSet, ...]:
-        """Return the StatefulSets that left a scope and whose pods a live read must show."""
-        unproven = self._list_unproven(scope, None)
-        sets = {zone.sts.uid: zone.sts for zone in (*unproven, *self.list_zones(scope))}
-        return tuple(sets.values())
+        return (*zones, *self._list_unproven(scope, read))
 
     def _list_unproven(self, scope: _Scope, live: _Read | None) -> Iterator[Zone]:
         """Yield zones that were whole for all that was known, while the watch is behind.
 
-        Their cached pods hold nothing; those of a live read may.
+        Their cached pods hold nothing; those of a live read may. Of budgets for a live read only:
+        their status says how many zones they have.
         """
+        if scope[0] == BUDGET and live is None:
+            return
         seen, now = self._seen(), self._clock.elapsed()
-        for left in self._just_left.values():
+        for left in chain.from_iterable(self._just_left.values()):
             is_proven = scope not in left.scopes or not is_older(seen, left.version)
             if not is_proven and now - left.at < COUNTS_FOR:
                 record = _Departed(left.sts, left.version, left.at, left.size)
@@ -200,12 +193,12 @@ class DepartedZones:
         """Take over a StatefulSet that came, changed or went, before its newcomers are lost."""
         begins_to_go = _is_terminating(new) and not _is_terminating(old)
         if old is None and new is not None and self._is_known(new.name):
-            self._leave_behind(set(), self._find_scopes(new), new.name)
+            self._leave_behind(set(), self._find_scopes(new), new)
         if old is not None and (new is None or begins_to_go or new.labels != old.labels):
             before, after = self._find_scopes(old), set[_Scope]()
             if new is not None:
                 after = self._find_scopes(new)
-                self._leave_behind(before, after, old.name)
+                self._leave_behind(before, after, new)
             if self.on_left(before - after, old, new):
                 log.warn("Zone left while it was short, and still counts", zone=old.name)
         if old is not None and new is None:
@@ -224,7 +217,8 @@ class DepartedZones:
         if name in self._just_left:
             self._take_late(name, old, new)
             # A live read may have shown it short while the watch was behind.
-            self._notify_scopes(self._just_left[name].scopes if name in self._just_left else ())
+            for left in self._just_left.get(name, ()):
+                self._notify_scopes(left.scopes)
         if version.owner_uid is not None and version.owner_uid in self._whole_at_end:
             sts = self._sets.get_by_uid(version.owner_uid)
             ended = self._whole_at_end[version.owner_uid]
@@ -249,14 +243,15 @@ class DepartedZones:
         for sts in left:
             self._leave([scope], sts, sts, version)
         kinds = _list_alike(scope[0])
-        self._carry_over({scope}, {*chain.from_iterable(self._list_in(kinds, sts) for sts in left)})
+        to = {*chain.from_iterable(self._list_in(kinds, sts) for sts in left)}
+        self._carry_over({scope}, to, version)
         others = chain.from_iterable(
             (*self._list_left_last(sts.name, kinds), *self._list_in(kinds, sts)) for sts in joined
         )
-        self._carry_over({*others} - {scope}, {scope})
+        self._carry_over({*others} - {scope}, {scope}, version)
         self._forget_surplus()
 
-    def _leave_behind(self, before: set[_Scope], after: set[_Scope], mover: str) -> None:
+    def _leave_behind(self, before: set[_Scope], after: set[_Scope], mover: AnySet) -> None:
         """Count in what a zone joins the short zones of what it was in, or has left lately.
 
         When a group is renamed, or replaced by a policy, its zones move one after the other: the
@@ -266,11 +261,16 @@ class DepartedZones:
         for kinds in {_list_alike(kind) for kind, _ in after - before}:
             to = {scope for scope in after - before if scope[0] in kinds}
             was = {scope for scope in before if scope[0] in kinds}
-            left = was - after or self._list_left_last(mover, kinds)
-            self._carry_over(was.union(left) - to, to, mover)
+            left = was - after or self._list_left_last(mover.name, kinds)
+            self._carry_over(was.union(left) - to, to, mover.resource_version, mover.name)
 
-    def _carry_over(self, before: set[_Scope], to: set[_Scope], mover: str = "") -> None:
-        """Count the short zones of some groups, budgets or policies in others that are alike."""
+    def _carry_over(
+        self, before: set[_Scope], to: set[_Scope], version: str, mover: str = ""
+    ) -> None:
+        """Count the short zones of some groups, budgets or policies in others that are alike.
+
+        `version` is that of the change by which others went there.
+        """
         if not before or not to:
             return
         for departed in list(self._records.values()):
@@ -282,14 +282,12 @@ class DepartedZones:
                     scope for scope in to if scope not in departed or departed[scope].at < record.at
                 ]
                 self._add(record.sts, older, record.version, record.at)
-        for name, left in self._just_left.items():
-            if not before.isdisjoint(left.scopes):
-                most = max(_MOST_MATCHED, len(left.scopes))
-                scopes = tuple(dict.fromkeys((*left.scopes, *to)))[:most]
-                self._just_left[name] = left._replace(scopes=scopes)
+        for name, lefts in self._just_left.items():
+            self._just_left[name] = [_extend(left, before, to) for left in lefts]
         for sts in chain.from_iterable(map(self._list_sets, before)):
             if sts.name != mover:
-                self._leave([scope for scope in to if not self._is_in(scope, sts)], sts, sts)
+                others = [scope for scope in to if not self._is_in(scope, sts)]
+                self._leave(others, sts, sts, version)
         self._forget_surplus()
 
     def _list_sets(self, scope: _Scope) -> Iterable[AnySet]:
@@ -303,14 +301,11 @@ class DepartedZones:
 
     def _list_left_last(self, name: str, kinds: Collection[str]) -> list[_Scope]:
         """Return what a StatefulSet of this name was in until lately."""
-        just, records, now = (
-            self._just_left.get(name),
-            self._records.get(name, {}),
-            self._clock.elapsed(),
-        )
+        now, records = self._clock.elapsed(), self._records.get(name, {})
+        just = [left for left in self._just_left.get(name, ()) if now - left.at < LATEST]
         left: Iterable[_Scope] = ()
-        if just is not None and now - just.at < LATEST:
-            left = just.scopes
+        if just:
+            left = chain.from_iterable(each.scopes for each in just)
         elif records:
             at = max(record.at for record in records.values())
             if now - at < COUNTS_FOR:
@@ -337,13 +332,17 @@ class DepartedZones:
         is_whole = ended is not None or self._is_whole(sts)
         if is_whole:
             version = version if ended is None else ended
-            self._just_left.pop(sts.name, None)
-            self._just_left[sts.name] = _JustLeft(sts, scopes, version, now, _measure_size(sts))
-            excess = sum(left.size for left in self._just_left.values()) - MOST_BYTES
-            for name, left in list(self._just_left.items()):
-                if excess > 0 or now - left.at >= COUNTS_FOR:
+            left = _JustLeft(sts, scopes, version, now, _measure_size(sts))
+            # A StatefulSet may leave its budget, and then its group: all of it may be unproven.
+            others = [_without(each, scopes) for each in self._just_left.pop(sts.name, ())]
+            others = [each for each in others if each.scopes][1 - _MOST_MATCHED :]
+            self._just_left[sts.name] = (*others, left)
+            taken = {name: sum(each.size for each in of) for name, of in self._just_left.items()}
+            excess = sum(taken.values()) - MOST_BYTES
+            for name, lefts in list(self._just_left.items()):
+                if excess > 0 or now - lefts[-1].at >= COUNTS_FOR:
                     del self._just_left[name]
-                    excess -= left.size
+                    excess -= taken[name]
         else:
             self._add(sts, scopes, version, now)
         return not is_whole
@@ -380,12 +379,18 @@ class DepartedZones:
         self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
     ) -> None:
         """Take over a change of a pod from before its zone left, which was short then."""
-        left = self._just_left[name]
-        counts = self._clock.elapsed() - left.at < COUNTS_FOR
-        if counts and self._was_down_before(left.version, left.sts, old, new):
-            del self._just_left[name]
+        now, lefts = self._clock.elapsed(), self._just_left.pop(name)
+        was_down = [
+            left
+            for left in lefts
+            if now - left.at < COUNTS_FOR
+            and self._was_down_before(left.version, left.sts, old, new)
+        ]
+        if kept := [left for left in lefts if left not in was_down]:
+            self._just_left[name] = kept
+        for left in was_down:
             self._add(left.sts, left.scopes, left.version, left.at)
-            self._forget_surplus()
+        self._forget_surplus()
 
     def _was_down_before(
         self,
@@ -535,6 +540,18 @@ class DepartedZones:
                 callback(name)
 
 
+def _extend(left: _JustLeft, before: set[_Scope], to: set[_Scope]) -> _JustLeft:
+    """Return a zone that left one of some scopes as if it had left others as well."""
+    if before.isdisjoint(left.scopes):
+        return left
+    most = max(_MOST_MATCHED, len(left.scopes))
+    return left._replace(scopes=tuple(dict.fromkeys((*left.scopes, *to)))[:most])
+
+
+def _without(left: _JustLeft, scopes: Collection[_Scope]) -> _JustLeft:
+    return left._replace(scopes=tuple(scope for scope in left.scopes if scope not in scopes))
+
+
 def compose_zone(
     sts: StatefulSet, pods: Sequence[Pod | Unreadable], newcomers: Newcomers | None = None
 ) -> Zone:
@@ -604,10 +621,6 @@ def _without_status(sts: StatefulSet) -> StatefulSet:
         ready_replicas=sts.replicas,
         available_replicas=sts.replicas,
     )
-
-
-def _is_whole(zone: Zone, now: datetime) -> bool:
-    return measure_readiness(zone, {}, now).is_whole
 
 
 def _fits(sts: StatefulSet, pod: Pod | Unreadable) -> bool:

@@ -363,7 +363,6 @@ class Budgets(Feature):
             find_downscale=context.downscales.find_among,
             find_newcomers=context.arrivals.get,
             find_departed=lambda name, live: context.departed.list_zones((BUDGET, name), live),
-            list_departed=lambda name: context.departed.list_to_read((BUDGET, name)),
             age=lambda: max(context.age, self._follow.age),
             now=partial(context.get_time, granting),
             clock=context.clock,
