@@ -290,7 +290,9 @@ def pod(
     return one
 
 
-def three_zones(replicas: int = 5, *, tracker: str = "", **changes: Mapping[str, str]) -> World:
+def three_zones(
+    replicas: int = 5, *, tracker: str = "", qps: float = 0, **changes: Mapping[str, str]
+) -> World:
     """Return zones a, b and c, all whole; `changes` are annotations of a zone, by its letter."""
     names = {letter: f"zone-{letter}" for letter in "abc"}
     sets = [
@@ -298,7 +300,7 @@ def three_zones(replicas: int = 5, *, tracker: str = "", **changes: Mapping[str,
         for letter, name in names.items()
     ]
     pods = [one for name in names.values() for one in pods_of(name, replicas)]
-    return World(sets, pods, tracker=tracker)
+    return World(sets, pods, tracker=tracker, qps=qps)
 
 
 def tracked(world: World, data: Mapping[str, str] | None = None) -> World:

@@ -7,6 +7,7 @@ zone, or partition, has how many pods down, and when it took time; `by=y` is tha
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -58,9 +59,9 @@ class _Replica:
 class BudgetStage(ClientStage):
     """Three zones of three pods under budget `ingester` of one pod; process `x` runs."""
 
-    def __init__(self, lines: list[str], qps: float = 0) -> None:
+    def __init__(self, lines: list[str]) -> None:
         super().__init__()
-        self.lines, self.qps = lines, qps
+        self.lines, self.qps = lines, 0.0
         self.tasks: set[asyncio.Task[None]] = set()
         self._build()
 
@@ -176,8 +177,9 @@ class BudgetStage(ClientStage):
     # Processes and their caches
 
     async def do_zones(self, *words: str) -> None:
-        """Begin with other zones, `pods=30`, without a process where one is started later."""
+        """Begin with other zones, `pods=30`, or with reviews that share `qps=5` reads a second."""
         how = _read(words)
+        self.qps = float(how.get("qps", 0))
         self._build(pods=int(how.get("pods", 3)))
 
     async def do_start(self, name: str) -> None:
@@ -309,6 +311,18 @@ class BudgetStage(ClientStage):
             return "allowed" if code == "disruption_granted" else f"allowed {code}"
         hint = status.get("details", {}).get("retryAfterSeconds")
         return f"{status['code']} {code}{_find_down(text)}" + f" retry {hint}s" * bool(hint)
+
+    async def do_flood(self, number: str, *words: str) -> None:
+        """Send evictions of so many pods that are none, or of one."""
+        names = [word.replace("#", f"{at}") for at in range(int(number)) for word in words]
+        self.flood = [asyncio.create_task(self.do_evict("a-0", name)) for name in names]
+        await asyncio.sleep(0.001)
+
+    async def do_landed(self) -> str:
+        """Show what came of them, and how many calls there were."""
+        found = [one.partition(" after ")[0] for one in await asyncio.gather(*self.flood)]
+        said = ", ".join(f"{word} x{n}" for word, n in sorted(Counter(found).items()))
+        return f"{said}; {len(self.client.calls)} calls"
 
     async def do_roll(self, pod: str, *words: str) -> str:
         """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""

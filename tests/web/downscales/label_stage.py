@@ -44,9 +44,16 @@ class LabelStage(ClientStage):
         self.clock, self.cache = VirtualClock(), StatefulSetStore()
         self.late = LateClient()
         self._attend(self.late)
-        reads = UnconfirmedReads(0)
-        self.parents = Parents(self.cache, self.client, reads, namespace="test", clock=self.clock)
         self.fails_closed = False
+        self._limit(0)
+
+    def _limit(self, qps: float) -> None:
+        reads = UnconfirmedReads(qps)
+        self.parents = Parents(self.cache, self.client, reads, namespace="test", clock=self.clock)
+
+    async def do_qps(self, number: str) -> None:
+        """Have a limit of reads a second."""
+        self._limit(float(number))
 
     async def do_store(self, *words: str) -> None:
         """Store an object; another `text` is its JSON metadata."""
@@ -87,8 +94,9 @@ class LabelStage(ClientStage):
         return digest(self.verdict)
 
     async def do_crowd(self, number: str, *words: str) -> str:
-        """Do the same so often at once; show each outcome once."""
-        found = await asyncio.gather(*(self._do(*words) for _ in range(int(number))))
+        """Do the same so often at once, `#` is the number; show each outcome once."""
+        made = (self._do(*(w.replace("#", f"{at}") for w in words)) for at in range(int(number)))
+        found = await asyncio.gather(*made)
         return f"{len(found)} times {'; '.join(sorted({f'{one}' for one in found}))}"
 
     async def do_hold(self) -> None:

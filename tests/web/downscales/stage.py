@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from rollout_lab.schemas.patches import merge
 
 from rollout_operator.guards.downscales import ReservationState
+from rollout_operator.guards.turns import group_lock
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, InvalidInput, Uid
 from rollout_operator.model.objects import Endpoint, Key, Unreadable
-from rollout_operator.model.scaling import Scalable, Unusable, decode_entry, format_entry
+from rollout_operator.model.scaling import Review, Scalable, Unusable, decode_entry, format_entry
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.pods import PodError
 from tests.controllers.fake_client import Json
@@ -37,9 +38,11 @@ from tests.web.downscale_world import (
     World,
     part,
     pod,
+    pods_of,
     raw,
     three_zones,
     tracked,
+    zone,
 )
 from tests.web.fake_pods import PodCall
 
@@ -168,11 +171,11 @@ class DownscaleStage(ClientStage):
     # The world at its beginning
 
     async def do_zones(self, *words: str) -> None:
-        """Begin with other zones: `size=64`, `wait=ab` an hour, `tracker`."""
+        """Begin with other zones: `size=64`, `wait=ab` an hour, `tracker`, reviews with `qps=5`."""
         how = dict(word.partition("=")[::2] for word in words)
         waits = dict.fromkeys(how.get("wait", ""), WAIT)
-        tracker = MAP if "tracker" in how else ""
-        self._build(three_zones(int(how.get("size", 5)), tracker=tracker, **waits))
+        tracker, qps = MAP if "tracker" in how else "", float(how.get("qps", 0))
+        self._build(three_zones(int(how.get("size", 5)), tracker=tracker, qps=qps, **waits))
 
     async def do_map(self, *entries: str) -> None:
         """Create the ConfigMap: `zone-b=03:00:00` is the entry of such a time."""
@@ -232,6 +235,33 @@ class DownscaleStage(ClientStage):
         until = self.world.clock.elapsed() + LIMIT
         self.verdict = await self.world.memory.hook.review(review, until)
         return digest(self.verdict)
+
+    async def do_flood(self, number: str, *words: str) -> None:
+        """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
+        how = dict(word.partition("=")[::2] for word in words)
+        true = self.world.review("zone-a", 3, whole="whole" in how)
+        reviews = [true if "a" in how else _make_up(true, at, how) for at in range(int(number))]
+        until = self.world.clock.elapsed() + LIMIT
+        hook = self.world.memory.hook
+        self.flood = [asyncio.create_task(hook.review(one, until)) for one in reviews]
+        await asyncio.sleep(0.001)
+
+    async def do_landed(self, call: str = "made-up") -> str:
+        """Show what came of them, and how many calls they cost."""
+        counts = Counter([digest(one) for one in await asyncio.gather(*self.flood)]).items()
+        said = ", ".join(f"{word} x{n}" for word, n in sorted(counts))
+        return f"{said}; {sum(call in one for one in self.client.calls)} calls"
+
+    async def do_create(self, letter: str) -> None:
+        """Create a zone in no group, with its pods."""
+        self.client.put("statefulsets", zone(f"zone-{letter}", group=None))
+        for one in pods_of(f"zone-{letter}"):
+            self.client.put("pods", one)
+
+    async def do_lock(self) -> None:
+        """Hold the group, as a rollout does."""
+        held = self.world.memory.locks.hold(group_lock(GROUP))
+        await self.stack.enter_async_context(held)
 
     async def do_write(self, letter: str, to: str, stamp: str = "") -> None:
         """Write replicas, with the annotation where a time is given."""
@@ -487,6 +517,14 @@ class DownscaleStage(ClientStage):
             del story["target"]
             annotations[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
         self.world.sync()
+
+
+def _make_up(review: Review, number: int, how: dict[str, str]) -> Review:
+    assert isinstance(review.old, Scalable)
+    labels = {key: value for key, value in review.old.labels.items() if key != "rollout-group"}
+    labels |= {"rollout-group": how["group"]} if how.get("group") else {}
+    old = replace(review.old, uid=Uid(f"made-up-{number}"), labels=labels)
+    return replace(review, name=f"made-up-{number}", old=old, new=replace(old, replicas=3))
 
 
 def _short(name: str) -> str:

@@ -1,13 +1,15 @@
 """Reviews of downscales that are cut off at each await, or go on in any order with others."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import Throttled, Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
-from tests.virtual_time import in_virtual_time
+from rollout_operator.web.no_downscale import LATELY, RepeatedReads
+from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 from tests.web.downscale_world import LIMIT, WAIT, World, part, three_zones, tracked
 from tests.web.fake_pods import confirm
 
@@ -121,3 +123,17 @@ async def test_w15_two_processes_at_once() -> None:
     assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY
     assert len(part(world.client.objects["configmaps", "zones"], "data")) == 1
     assert len(world.calls.names("DELETE")) == 2
+
+
+@in_virtual_time
+async def test_li06_the_first_read_of_a_set_waits_for_no_repetition_of_another() -> None:
+    """LI-06: with as many sets as there may be, each is reviewed freely once in a minute."""
+    reads = RepeatedReads(5.0, VirtualClock())
+    for _ in range(11):
+        await reads.wait_turn(Uid("often"), LIMIT)
+    assert elapsed() == timedelta(0)
+    with pytest.raises(Throttled):
+        await reads.wait_turn(Uid("often"), timedelta(0))
+    await reads.wait_turn(Uid("first"), timedelta(0))
+    await asyncio.sleep(LATELY.total_seconds())
+    await reads.wait_turn(Uid("first"), timedelta(0))
