@@ -1,0 +1,198 @@
+"""The commands of stories of the admin server: `get /ready x-cluster=dev` and `raw` bytes.
+
+An answer is shown by its status, kind and first line; `raw` ones by their status.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, nullcontext
+from typing import Final
+from urllib.parse import urljoin
+
+from aiohttp import ClientResponse
+from msgspec.structs import replace
+from multidict import CIMultiDict
+
+from rollout_operator.model.names import ConfigError
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.admin import AdminServer
+from rollout_operator.web.middleware import ClusterRules, name_route
+from tests.recorded_spans import recorded
+from tests.stories import Steps
+from tests.web.admin_world import World, serving
+from tests.web.http.stage import make_bytes
+
+RULES: Final = ClusterRules(namespace="prod")
+MOST: Final = 40
+"""Characters of the first line of a page that are shown."""
+ALWAYS: Final = {
+    "Server": "rollout-operator",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_WORDS: Final = re.compile(r'(?:level|route|label|peer|rejected)=("(?:\\.|[^"])*"|\S+)')
+
+
+class AdminStage(Steps):
+    """A server without cluster validation, before there is an operator."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.log = lines
+        self.stack = AsyncExitStack()
+        self.parts: dict[str, str] = {}
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        async with self.stack:
+            await self._begin(RULES)
+            return await super().play(commands)
+
+    async def _begin(self, rules: ClusterRules) -> None:
+        await self.stack.aclose()
+        self.world: World = await self.stack.enter_async_context(serving(rules))
+
+    async def do_cluster(self, *words: str) -> str | None:
+        """Begin anew with validation, `soft`, excluding `paths` and `agents`; or `off`."""
+        how = dict(word.partition("=")[::2] for word in words)
+        rules = replace(
+            RULES,
+            enabled="off" not in how,
+            soft="soft" in how,
+            excluded_paths=tuple(filter(None, how.get("paths", "").split(","))),
+            excluded_user_agents=tuple(filter(None, how.get("agents", "").split(","))),
+        )
+        try:
+            await self._begin(rules)
+        except ConfigError as error:
+            return f"{error}"
+        return None
+
+    # Requests
+
+    async def do_get(self, path: str, *words: str) -> str:
+        return await self._request("GET", path, words)
+
+    async def do_head(self, path: str, *words: str) -> str:
+        return await self._request("HEAD", path, words)
+
+    async def do_send(self, method: str, path: str, *words: str) -> str:
+        return await self._request(method, path, words)
+
+    async def _request(self, method: str, path: str, words: Sequence[str]) -> str:
+        """Send with headers; `x*9` is nine of x."""
+        pairs = (word.partition("=")[::2] for word in words)
+        headers = CIMultiDict((key, make_bytes([value]).decode()) for key, value in pairs)
+        url = self.world.url(path)
+        body = b"" if method in ("GET", "HEAD") else b"x" * 100
+        async with self.world.client.request(method, url, headers=headers, data=body) as answer:
+            return await _describe(answer)
+
+    async def do_times(self, number: str, path: str, *words: str) -> str:
+        """Send so many at once, `#` is the number; show each status once."""
+        found = await asyncio.gather(
+            *(
+                self._request("GET", path, [word.replace("#", f"{at}") for word in words])
+                for at in range(int(number))
+            )
+        )
+        statuses = [one.partition(" ")[0] for one in found]
+        return ", ".join(f"{one} x{statuses.count(one)}" for one in dict.fromkeys(statuses))
+
+    async def do_raw(self, *pieces: str) -> str:
+        answer = await self.world.send(make_bytes(pieces))
+        errors = [line for line in self.log if "level=error" in line]
+        return answer[:12].decode() + "; an error is logged" * bool(errors)
+
+    async def do_location(self, path: str) -> str:
+        """Show where a path leads to behind a proxy."""
+        answer = await self.world.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        (target,) = re.findall(r"Location: (\S+)", answer.decode())
+        return urljoin(f"http://a/proxy{path}", f"{target}")
+
+    async def do_body(self, path: str, word: str, *words: str) -> str:
+        """Show the lines of a body with a word."""
+        pairs = dict(one.partition("=")[::2] for one in words)
+        _, text = await self.world.get(path, **pairs)
+        return "\n".join(line for line in text.splitlines() if word in line) or "none"
+
+    # What it shows
+
+    async def do_part(self, name: str, *words: str) -> None:
+        """Have a part of the operator lack something, or nothing any more."""
+        is_known, self.parts[name] = name in self.parts, " ".join(words)
+        if not is_known:
+            self.world.health.part(name, is_ready=lambda: self.parts[name] or None)
+
+    async def do_dead(self, name: str, *words: str) -> None:
+        """Have a part be dead."""
+        text = " ".join(words).replace(r"\n", "\n")
+        self.world.health.part(name, is_alive=lambda: text)
+
+    async def do_stopping(self) -> None:
+        self.world.health.stopping()
+
+    async def do_group(self, name: str) -> None:
+        self.world.metrics.begin_group(name)
+
+    async def do_series(self, name: str) -> str:
+        """Show a metric."""
+        start = f"rollout_operator_{name}"
+        return "\n".join(line.removeprefix(start) for line in self.world.series(name)) or "none"
+
+    async def do_violations(self, number: str = "9") -> str:
+        """Show how many labels of clusters were counted, and which most often."""
+        lines = self.world.series("server_invalid_cluster_validation_label_requests_total")
+        assert all('{protocol="http",method="other",cluster_' in line for line in lines)
+        pairs = re.findall(r'request_cluster_validation_label="(.*?)"} (\d+)', "\n".join(lines))
+        most = sorted(pairs, key=lambda pair: -int(pair[1]))[: int(number)]
+        return f"{len(lines)} counted" + "".join(f", {label} x{n}" for label, n in most)
+
+    async def do_traced(self, path: str, *words: str) -> str:
+        """Show a kind of answer before and while requests are traced."""
+        found = []
+        for is_traced in (False, True):
+            with recorded() if is_traced else nullcontext():
+                pairs = [word.partition("=")[::2] for word in words]
+                url, headers = self.world.url(path), CIMultiDict(pairs)
+                async with self.world.client.get(url, headers=headers) as answer:
+                    is_ended = (await answer.text()).endswith("# EOF\n")
+                    found.append(f"{answer.content_type}{' ended' * is_ended}")
+        return ", ".join(found)
+
+    async def do_route(self, template: str) -> str:
+        return name_route(template)
+
+    async def do_port(self, port: str = "") -> str:
+        """Start another server on its port, or another."""
+        own = self.world.server.port
+        rules = ClusterRules(namespace="prod")
+        other = AdminServer(int(port or own), Metrics(), self.world.health, rules)
+        try:
+            await other.start()
+        except ConfigError as error:
+            return f"{error}".replace(f"{own}", "N")
+        finally:
+            await other.stop()
+        return "started"
+
+    async def do_warned(self) -> str:
+        """Show what was logged, and forget it."""
+        found = [" ".join(_WORDS.findall(line)) for line in self.log]
+        self.log.clear()
+        return "\n".join(found) or "nothing"
+
+
+async def _describe(answer: ClientResponse) -> str:
+    text = await answer.text()
+    first = text.splitlines()[0] if text else ""
+    plain = answer.headers["Content-Type"].replace("; charset=utf-8", "")
+    first = re.sub(r"(?<=^rollout-operator )\S+", "N", first)
+    is_cut = answer.status == 200 and len(first) > MOST
+    words = [f"{answer.status}", plain, f"{first[:MOST]}..." if is_cut else first]
+    if "Allow" in answer.headers:
+        words.append(f"(allow {answer.headers['Allow']})")
+    lacks = [key for key, value in ALWAYS.items() if answer.headers.get(key) != value]
+    words += [f"(no {key})" for key in lacks if answer.status != 511 or key == "Server"]
+    if "Vary" in answer.headers:
+        words.append(f"(vary {answer.headers['Vary']})")
+    return " ".join(filter(None, words))
