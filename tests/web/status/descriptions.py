@@ -1,17 +1,16 @@
 """Descriptions made by hand, in few words."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
-from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import (
-    BatchDescription,
     BudgetDescription,
-    DeploymentDescription,
     Description,
-    GateDescription,
     GroupDescription,
     HealthCheckDescription,
     OperatorDescription,
@@ -20,20 +19,18 @@ from rollout_operator.model.description import (
     PodDescription,
     PodState,
     PolicyDescription,
-    PolicySetDescription,
-    PolicyZoneDescription,
     ReleaseDescription,
     ReleasePhase,
-    ReleaseWait,
     ScheduleDescription,
-    SelectedCheckDescription,
     Step,
-    TargetDescription,
     Waiting,
     ZoneDescription,
 )
 from rollout_operator.model.outcome import Code
 
+T = TypeVar("T")
+
+TEMPLATES: Final = msgspec.yaml.decode(Path(__file__).with_suffix(".yaml").read_bytes())
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOSTILE = "<script>alert('x')</script>\"'&\u202etxt\u0000\nnext\x1b[31m"
@@ -59,6 +56,25 @@ def describe(
     )
 
 
+def _fill(tree: Any, words: dict[str, str]) -> Any:
+    if isinstance(tree, dict):
+        return {key: _fill(value, words) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_fill(one, words) for one in tree]
+    return words.get(tree, tree) if isinstance(tree, str) else tree
+
+
+def _make(kind: str, made: type[T], **words: str) -> T:
+    times = {
+        "NOW": NOW,
+        "LATER": NOW + MINUTE,
+        "BEFORE": NOW - MINUTE,
+        "LONG_BEFORE": NOW - 3 * MINUTE,
+    }
+    spelled = {key: time.isoformat() for key, time in times.items()}
+    return msgspec.convert(_fill(TEMPLATES[kind], {**spelled, **words}), made)
+
+
 def release(
     name: str = "app",
     phase: ReleasePhase = ReleasePhase.WAITING,
@@ -66,69 +82,17 @@ def release(
     text: str = "not passing: nights-app",
 ) -> ReleaseDescription:
     """Return a Rollout whose next version waits for a gate; `text` is all that others write."""
-    return ReleaseDescription(
-        name=name,
-        namespace="prod",
-        phase=phase,
-        headline=text,
-        reason="SomeGatesBlocking",
-        tag="1.0.0",
-        next="1.1.0",
-        candidates=("1.1.0",),
-        announced="1.1.0",
-        policy="prod/app",
-        gates=(
-            GateDescription(
-                name="nights-app",
-                is_passing=False,
-                text=text,
-                schedule="RolloutSchedule prod/nights",
-                opens=NOW + MINUTE,
-            ),
-        ),
-        checks=(SelectedCheckDescription(name="prod/web", status="Healthy", text=text),),
-        targets=(TargetDescription(kind="OCIRepository", name="app", tag="1.0.0"),),
-        history=(
-            DeploymentDescription(
-                tag="1.0.0", began=NOW - MINUTE, status="Succeeded", message=text, by="ann"
-            ),
-        ),
-        waits=(
-            ReleaseWait(reason="SomeGatesBlocking", text=text, remedy="`bypass-gates`"),
-            ReleaseWait(reason="Excluded", text="0.9.0: it failed when it was deployed last"),
-        ),
-        conditions=(
-            ConditionDescription(
-                type="GatesPassing", is_true=False, reason="SomeGatesBlocking", message=text
-            ),
-        ),
-    )
+    return _make("release", ReleaseDescription, NAME=name, PHASE=phase, TEXT=text)
 
 
 def release_schedule(text: str = "closed by night") -> ScheduleDescription:
     """Return a schedule that is closed for a minute more."""
-    return ScheduleDescription(
-        kind="RolloutSchedule",
-        name="nights",
-        namespace="prod",
-        is_open=False,
-        text=text,
-        reason="GatesInSync",
-        is_active=True,
-        action="Deny",
-        active_rules=("night",),
-        changes=NOW + MINUTE,
-        time_zone="UTC",
-        rollouts=1,
-        gates=("nights-app",),
-    )
+    return _make("schedule", ScheduleDescription, TEXT=text)
 
 
 def health_check(text: str = "200") -> HealthCheckDescription:
     """Return a HealthCheck that a Rollout selects."""
-    return HealthCheckDescription(
-        name="web", namespace="prod", status="Healthy", text=text, rollouts=("prod/app",)
-    )
+    return _make("health_check", HealthCheckDescription, TEXT=text)
 
 
 def policy(
@@ -137,49 +101,12 @@ def policy(
     headline: str = "batch 2 of db-a is open",
     waits: tuple[Waiting, ...] = (),
     message: str = "batch 2 of db-a is open",
-    zones: tuple[str, ...] = ("us-west-2a", "us-west-2b"),
+    zones: tuple[str, str] = ("us-west-2a", "us-west-2b"),
 ) -> PolicyDescription:
     """Return a MultiAZRollout that waits for a pod of its first zone."""
-    return PolicyDescription(
-        name=name,
-        namespace="prod",
-        phase="Progressing",
-        headline=headline,
-        code=Code.BATCH_OPEN,
-        reason="RollingOut",
-        desired=6,
-        updated=2,
-        ready=5,
-        began=NOW - 3 * MINUTE,
-        groups=("db",),
-        zones=tuple(
-            PolicyZoneDescription(
-                name=zone,
-                order=place,
-                state="Pending" if place > 1 else "Updating",
-                sets=(
-                    PolicySetDescription(
-                        name=f"db-{zone[-1]}",
-                        source="Label",
-                        desired=3,
-                        updated=2 if place == 1 else 0,
-                        outdated=1 if place == 1 else 3,
-                        unavailable=place % 2,
-                    ),
-                ),
-            )
-            for place, zone in enumerate(zones, start=1)
-        ),
-        batch=BatchDescription(
-            number=2, zone=zones[0], stateful_set="db-a", pods=("db-a-1",), began=NOW - MINUTE
-        ),
-        waits=waits or (waiting(headline, Code.BATCH_OPEN, name="", remedy="look at the pods"),),
-        conditions=(
-            ConditionDescription(
-                type="Ready", is_true=False, reason="RollingOut", message=message, since=NOW
-            ),
-        ),
-    )
+    words = {"NAME": name, "HEADLINE": headline, "TEXT": message}
+    made = _make("policy", PolicyDescription, **words, ZONE_A=zones[0], ZONE_B=zones[1])
+    return replace(made, waits=waits or made.waits)
 
 
 def operator(

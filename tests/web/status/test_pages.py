@@ -4,7 +4,6 @@ import asyncio
 import re
 from base64 import b64encode
 from hashlib import sha256
-from urllib.parse import urljoin
 
 import msgspec
 import pytest
@@ -32,30 +31,6 @@ from tests.web.status.served import BROWSER, showing
 
 SCHEMA = ROOT / "docs" / "status.schema.json"
 PAGES = ("/", "/status", "/reasons")
-
-
-@pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        pytest.param(BROWSER["Accept"], "text/html", id="a browser"),
-        pytest.param("TEXT/HTML; charset=utf-8", "text/html", id="in other letters"),
-        pytest.param("*/*", "text/plain", id="curl and wget"),
-        pytest.param("application/json, */*", "text/plain", id="kubectl get --raw"),
-        pytest.param("text/html;q=0, */*", "text/plain", id="anything but HTML"),
-        pytest.param("text/plain", "text/plain", id="text"),
-        pytest.param("", "text/plain", id="nothing named"),
-        pytest.param(";;,,=", "text/plain", id="nonsense"),
-    ],
-)
-async def test_browsers_get_html_and_others_text(path: str, accept: str, kind: str) -> None:
-    async with (
-        showing() as shown,
-        shown.admin.client.get(shown.admin.url(path), headers={"Accept": accept}) as answer,
-    ):
-        assert (answer.status, answer.content_type) == (200, kind)
-        assert answer.headers["Vary"] == "Accept"
-        assert answer.charset == "utf-8"
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -134,14 +109,6 @@ async def test_all_reasons_have_an_anchor_and_a_line(admin: World) -> None:
     assert {*Code} <= {*text.splitlines()}
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/status.json", "/status.schema.json", "/status/events"])
-async def test_the_pages_are_read_only(admin: World, path: str) -> None:
-    async with admin.client.post(admin.url(path), data=b"x") as answer:
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
-    async with admin.client.head(admin.url(path), headers=BROWSER) as answer:
-        assert (answer.status, await answer.read()) == (200, b"")
-
-
 async def test_before_anything_is_known_the_page_says_what_is_missing() -> None:
     async with serving() as admin:
         _, text = await admin.get("/status")
@@ -162,15 +129,6 @@ async def test_nothing_is_described_without_a_request_and_once_for_many() -> Non
         paths = ("/", "/status", "/status.json")
         await asyncio.gather(*(shown.admin.get(path) for path in paths for _ in range(10)))
         assert shown.requested == 1
-
-
-@pytest.mark.parametrize("path", ["/ui", "/ui/status"])
-async def test_d83_the_paths_of_the_original_lead_to_the_page(admin: World, path: str) -> None:
-    """D-83: also behind a proxy that has a path of its own before ours."""
-    assert (await admin.get(path, **BROWSER)) == (await admin.get("/status", **BROWSER))
-    answer = await admin.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-    (target,) = re.findall(rb"Location: (\S+)", answer)
-    assert urljoin(f"http://a/proxy{path}", target.decode()) == "http://a/proxy/status"
 
 
 async def test_routes_in_metrics_are_few(admin: World) -> None:
