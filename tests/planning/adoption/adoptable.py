@@ -81,14 +81,38 @@ def _read_set(name: str, fields: Sequence[str]) -> AdoptableSet:
                 labels["rollout-group"] = value
             case "node":
                 others["node_selector"] = {TOPOLOGY_KEYS[0]: value}
+            case "old":
+                others["node_selector"] = {TOPOLOGY_KEYS[1]: value}
+            case "at":
+                labels[TOPOLOGY_KEYS[0]] = value
+            case "terms":
+                terms = [_read_term(one) for one in value.split("/")]
+                others["node_terms"] = tuple(terms)
+            case "limit":
+                others["annotations"] = {"rollout-max-unavailable": value}
+            case "unavailable":
+                many = int(value) if value.isdigit() else value.strip('"')
+                others["rolling_update"] = {"partition": 0, "maxUnavailable": many}
             case "owner":
                 others["controller"] = value.replace("/", " ")
             case "writer":
                 others["writers"] = ("helm", value)
             case "partition":
                 others["rolling_update"] = {"partition": int(value)}
+            case "generation":
+                others[key] = int(value)
             case "status":
                 others["status"] = STATUSES[value]
             case _:
                 others[key] = value
     return plain(name, labels=labels, pod_labels=pod_labels, selector=selector, **others)
+
+
+def _read_term(text: str) -> dict[str, tuple[str, ...]]:
+    """Return zones of nodes such as `a,b`, or `b,c@old` beside them."""
+    found = {}
+    for part in text.split("&"):
+        values, _, key = part.partition("@")
+        keys = {"": TOPOLOGY_KEYS[0], "old": TOPOLOGY_KEYS[1]}
+        found[keys.get(key, key)] = tuple(values.split(","))
+    return found
