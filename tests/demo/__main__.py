@@ -17,10 +17,9 @@ from rollout_lab.end import end_by_signal
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.cli.render import Line, Style
-from rollout_operator.config.grammar import HelpRequested, UsageError
 from rollout_operator.model.names import ExitCode
 from rollout_operator.planning.wording import count
-from tests.demo.flags import Settings, read_settings, render_usage
+from tests.demo.flags import Settings, read_settings
 from tests.demo.kept import stay
 from tests.demo.stage import OLD_IMAGE, ZONES, OperatorEndedError, Stage
 from tests.demo.stories import LAST, NO_DOWNSCALE, TALES
@@ -152,14 +151,7 @@ def _step(screen: Screen, what: str) -> Iterator[None]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code."""
-    try:
-        settings = read_settings(sys.argv[1:] if words is None else words)
-    except HelpRequested:
-        sys.stdout.write(render_usage())
-        return ExitCode.DONE
-    except UsageError as error:
-        sys.stderr.write(f'demo-cluster: {error}. See make demo-cluster ARGS="-help"\n')
-        return error.exit_code
+    settings = read_settings(sys.argv[1:] if words is None else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     screen = choose_screen(sys.stdout, os.environ, is_plain=settings.is_plain)

@@ -1,25 +1,15 @@
-"""What the words in ARGS of `make demo-cluster` request: flags, their checks, the help text."""
+"""What the words in ARGS of `make demo-cluster` request."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from rollout_operator.config.checks import render_entries
-from rollout_operator.config.grammar import (
-    BOOL,
-    DURATION,
-    INT,
-    TEXT,
-    UsageError,
-    fill_fields,
-    flag,
-    list_wrong_choices,
-    map_flags,
-    parse_arguments,
-    refuse_leftovers,
-)
-from rollout_operator.model.units import format_duration
+import msgspec
+
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.units import parse_duration
 
 MOST_PODS: Final = 20
 LONGEST_START: Final = timedelta(minutes=1)
@@ -32,78 +22,53 @@ STORIES: Final = (
     "drained-node",
 )
 
-_HEAD: Final = """\
-Usage: make demo-cluster ARGS="[flags]"
 
-Shows the operator at work on a real control plane: etcd, API server and controller manager run as
-processes of their own, and so does the operator, with the rights that its manifests grant and with
-its webhooks. Only kubelets are played. Nothing is left running or written when it ends.
-
-"""
-_FOOT: Final = """
-Exit codes:
-  0 if the story came to its end and no promise was broken, or Ctrl-C ended -keep; 1 if not;
-  2 if the command line is wrong; 130 if a signal came before the end.
-"""
-
-
-# fmt: off
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be shown, checked."""
 
-    story: str = flag(
-        "story", TEXT, STORIES[0], "", f"What is to be seen: {', '.join(STORIES)}."
-    )
-    pods: int = flag(
-        "pods", INT, 3, "", f"Pods of each of the three zones: 1 to {MOST_PODS}."
-    )
-    limit: int = flag(
-        "limit", INT, 1, "",
-        "How many pods of a zone may be down: the annotation rollout-max-unavailable, and the"
-        f" budget for evictions. From 1 to {MOST_PODS}.",
-    )
-    ready_after: timedelta = flag(
-        "ready-after", DURATION, timedelta(seconds=1), "",
-        "How long a new pod takes until it is ready: more than 0s and at most"
-        f" {format_duration(LONGEST_START)}.",
-    )
-    is_plain: bool = flag(
-        "plain", BOOL, False, "", "Print a line for each change, redraw nothing."
-    )
-    is_kept: bool = flag(
-        "keep", BOOL, False, "",
-        "Leave the control plane, the zones and the operator running after the story, say how to"
-        " reach them with kubectl, and end on Ctrl-C.",
-    )
-# fmt: on
-
-
-FLAGS: Final = tuple(map_flags(Settings).values())
+    story: str = STORIES[0]
+    pods: int = 3
+    limit: int = 1
+    ready_after: timedelta = timedelta(seconds=1)
+    is_plain: bool = False
+    is_kept: bool = False
 
 
 def read_settings(argv: Sequence[str]) -> Settings:
-    """Return what the words request. Raises UsageError, or HelpRequested."""
-    arguments = parse_arguments(FLAGS, argv)
-    refuse_leftovers(arguments)
-    settings = Settings(**fill_fields(Settings, arguments))
-    problem = next(_list_problems(settings), None)
-    if problem is not None:
-        raise UsageError(problem)
-    return settings
+    """Return what the words request. Raises SystemExit: 0 after the help text, 2 for mistakes."""
+    parser = argparse.ArgumentParser(
+        prog='make demo-cluster ARGS="..."',
+        description="The operator at work on a real control plane: etcd, API server, controller"
+        " manager and the operator are processes of their own, with the rights that the manifests"
+        " grant. Only kubelets are played. Nothing is left running or written in the end. Exit code"
+        " 1: a promise was broken.",
+        add_help=False,
+        allow_abbrev=False,
+    )
+    keep = "leave all running after the story, say how to reach it by kubectl, and end on Ctrl-C"
+    flags: dict[str, dict[str, Any]] = {
+        "help": {"action": "help", "help": "print this"},
+        "story": {"choices": STORIES, "help": "what is to be seen"},
+        "pods": {"type": _count, "help": f"pods of each of the three zones, to {MOST_PODS}"},
+        "limit": {"type": _count, "help": "of a zone's pods that may be down at a time"},
+        "ready-after": {"type": _span, "help": "how long a new pod takes to be ready, to 1m"},
+        "plain": {"action": "store_true", "dest": "is_plain", "help": "a line for each change"},
+        "keep": {"action": "store_true", "dest": "is_kept", "help": keep},
+    }
+    for name, how in flags.items():
+        parser.add_argument(f"-{name}", f"--{name}", **how)
+    given = vars(parser.parse_args(argv))
+    return Settings(**{key: value for key, value in given.items() if value is not None})
 
 
-def render_usage() -> str:
-    """Return the help text."""
-    return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
+def _count(text: str) -> int:
+    if not 1 <= int(text) <= MOST_PODS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MOST_PODS}: {text}")
+    return int(text)
 
 
-def _list_problems(settings: Settings) -> Iterator[str]:
-    yield from list_wrong_choices("story", settings.story, STORIES)
-    for name, pods in (("pods", settings.pods), ("limit", settings.limit)):
-        if not 1 <= pods <= MOST_PODS:
-            yield f"-{name} must be from 1 to {MOST_PODS}: {pods}"
-    span = settings.ready_after
-    if not timedelta(0) < span <= LONGEST_START:
-        most = format_duration(LONGEST_START)
-        yield f"-ready-after must be positive and at most {most}: {format_duration(span)}"
+def _span(text: str) -> timedelta:
+    with suppress(InvalidInput):
+        if timedelta(0) < (span := parse_duration(text)) <= LONGEST_START:
+            return span
+    raise argparse.ArgumentTypeError(f"must be a duration above 0s and at most 1m: {text}")
