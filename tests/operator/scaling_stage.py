@@ -38,9 +38,10 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
 )
 from tests import stories
-from tests.simulation.chaos import QUOTA_PATH, Quota, later_webhook
+from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios import name_unrolled
 from tests.simulation.scenarios_people import People, Route
+from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import elapsed
 
 OPERATOR: Final = "operator-1"

@@ -339,23 +339,3 @@ def _renamed(call: HookCall, rng: random.Random) -> HookCall:
     uid = "-".join((number[:8], number[8:12], number[12:16], number[16:20], number[20:]))
     body = msgspec.json.encode({**review, "request": {**request, "uid": uid}})
     return replace(call, body=body, taken_by=[])
-
-
-QUOTA_PATH: Final = "/quota"
-
-
-class Quota:
-    """Another webhook behind ours: a `HookCaller` around the one to the operator."""
-
-    def __init__(self, inner: HookCaller) -> None:
-        self._inner = inner
-        self.is_used_up = True
-
-    async def __call__(self, call: HookCall) -> bytes:
-        if not call.path.startswith(QUOTA_PATH):
-            return await self._inner(call)
-        review = cast(JsonObject, msgspec.json.decode(call.body))
-        response: JsonObject = {"uid": cast(JsonObject, review["request"])["uid"], "allowed": True}
-        if self.is_used_up:
-            response |= {"allowed": False, "status": {"code": 403, "message": "not today"}}
-        return msgspec.json.encode({**review, "response": response})

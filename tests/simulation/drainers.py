@@ -2,24 +2,22 @@
 
 Kubectl or an autoscaler would send each call. A client that is refused for now (429) tries
 again after seconds, as `kubectl drain` does; at any other refusal it gives up, and a person begins
-it anew some time later.
+it anew some time later. What is refused raises ApiRefusal.
 """
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from http import HTTPStatus
 from typing import Final, Literal
 
 import msgspec
-from msgspec.structs import replace
 from rollout_lab.model.fields import is_terminating, name_of, uid_of
-from rollout_lab.model.request import MERGE_PATCH, ApiRefusal, ApiRequest
-from rollout_lab.nodes.nodes import node, node_of
+from rollout_lab.model.request import ApiRefusal, ApiRequest
+from rollout_lab.nodes.nodes import node_of
 from rollout_lab.schemas.kinds import BUDGETS, NODES
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
-from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People
+from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People, make
 
 # As kubectl waits, after a refusal and for the end of a pod.
 RETRY: Final = 5.0  # seconds
@@ -45,21 +43,15 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
     async def rehearse(self, node_name: str, dry: Dry) -> None:
         """Drain a node in a dry run: each eviction is requested once, nothing is cordoned."""
         for pod in self._list_pods(node_name):
-            await self.people.attempt(partial(self.evict, name_of(pod), dry))
+            await self.people.attempt(self.evict, name_of(pod), dry)
 
     async def cordon(self, node_name: str, *, is_on: bool = True) -> None:
-        """Let a node take no new pods, or take them again. Raises Refusal."""
+        """Let a node take no new pods, or take them again."""
         self.people.say(f"{'cordons' if is_on else 'uncordons'} {node_name}")
-        body: JsonObject = {"spec": {"unschedulable": is_on}}
-        await send(
-            self.people,
-            ApiRequest(
-                verb="patch", resource=NODES, name=node_name, body=body, content_type=MERGE_PATCH
-            ),
-        )
+        await self.people.patch(NODES, node_name, {"spec": {"unschedulable": is_on}})
 
     async def evict(self, pod: str, dry: Dry = "") -> None:
-        """Request once the eviction of a pod. Raises Refusal."""
+        """Request once the eviction of a pod."""
         body: JsonObject = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -67,8 +59,7 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
         }
         if dry == "body":
             body["deleteOptions"] = {"dryRun": ["All"]}
-        await send(
-            self.people,
+        await self.people.send(
             ApiRequest(
                 verb="create",
                 resource=PODS,
@@ -76,7 +67,7 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
                 subresource="eviction",
                 query=DRY_RUN if dry == "query" else {},
                 body=body,
-            ),
+            )
         )
 
     async def leave(self, pod: str, patience: float) -> None:
@@ -84,10 +75,6 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
         with suppress(TimeoutError, ApiRefusal):
             async with asyncio.timeout(patience):
                 await self.evict(pod)
-
-    def list_nodes(self) -> list[str]:
-        """Return the names of all nodes."""
-        return [name_of(one) for one in self.people.sandbox.api.list(NODES, "")]
 
     async def _remove(self, pod: str, uid: str) -> None:
         """Evict one pod, and wait until it has gone."""
@@ -111,88 +98,40 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in pods if node_of(one) == node_name]
 
 
-async def add_node(people: People, name: str, labels: dict[str, str]) -> None:
-    """Add a node to the cluster."""
-    await send(people, ApiRequest(verb="create", resource=NODES, body=node(name, labels)))
-
-
 def zone_budget(name: str, selector: dict[str, str], **spec: object) -> JsonObject:
     """Return a ZoneAwarePodDisruptionBudget; `spec` may hold any further fields."""
-    return {
-        "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
-        "kind": ZONE_BUDGETS.kind,
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": selector}, **spec},
-    }
+    return make(ZONE_BUDGETS, name, {"selector": {"matchLabels": selector}, **spec})
 
 
 async def create_budget(people: People, budget: JsonObject) -> None:
-    """Create a budget. Raises Refusal."""
     people.say(f"creates the budget {name_of(budget)}: {_reported(budget)}")
-    await send(people, ApiRequest(verb="create", resource=ZONE_BUDGETS, body=budget))
+    await people.post(ZONE_BUDGETS, budget)
 
 
 async def change_budget(people: People, name: str, spec: JsonObject) -> None:
-    """Merge some fields into the spec of a budget. Raises Refusal."""
+    """Merge some fields into the spec of a budget."""
     people.say(f"changes the budget {name}: {_reported({'spec': spec})}")
-    await send(
-        people,
-        ApiRequest(
-            verb="patch",
-            resource=ZONE_BUDGETS,
-            name=name,
-            body={"spec": spec},
-            content_type=MERGE_PATCH,
-        ),
-    )
+    await people.patch(ZONE_BUDGETS, name, {"spec": spec})
 
 
 async def delete_budget(people: People, name: str) -> None:
-    """Delete a budget. Raises Refusal."""
     people.say(f"deletes the budget {name}")
-    await send(people, ApiRequest(verb="delete", resource=ZONE_BUDGETS, name=name))
+    await people.remove(ZONE_BUDGETS, name)
 
 
 async def guard(people: People, name: str, selector: dict[str, str]) -> None:
-    """Create a native budget that allows nothing. Raises Refusal."""
+    """Create a native budget that allows nothing."""
     people.say(f"creates the native budget {name}, which allows nothing")
-    budget: JsonObject = {
-        "apiVersion": "policy/v1",
-        "kind": BUDGETS.kind,
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": selector}, "maxUnavailable": 0},
-    }
-    await send(people, ApiRequest(verb="create", resource=BUDGETS, body=budget))
-    status: JsonObject = {
-        "observedGeneration": 1,
-        "disruptionsAllowed": 0,
-        "currentHealthy": 3,
-        "desiredHealthy": 3,
-        "expectedPods": 3,
-    }
-    await send(
-        people,
-        ApiRequest(
-            verb="patch",
-            resource=BUDGETS,
-            name=name,
-            subresource="status",
-            body={"status": status},
-            content_type=MERGE_PATCH,
-        ),
-    )
+    spec: JsonObject = {"selector": {"matchLabels": selector}, "maxUnavailable": 0}
+    await people.post(BUDGETS, make(BUDGETS, name, spec))
+    counts = dict.fromkeys(("currentHealthy", "desiredHealthy", "expectedPods"), 3)
+    status: JsonObject = {"observedGeneration": 1, "disruptionsAllowed": 0, **counts}
+    await people.patch(BUDGETS, name, {"status": status}, subresource="status")
 
 
 async def unguard(people: People, name: str) -> None:
-    """Delete a native budget. Raises Refusal."""
     people.say(f"deletes the native budget {name}")
-    await send(people, ApiRequest(verb="delete", resource=BUDGETS, name=name))
-
-
-async def send(people: People, request: ApiRequest) -> None:
-    """Send a request in the name of a user. Raises Refusal."""
-    namespace = people.sandbox.namespace if request.resource.is_namespaced else ""
-    await people.sandbox.call(replace(request, namespace=namespace, user=people.name))
+    await people.remove(BUDGETS, name)
 
 
 def _reported(budget: JsonObject) -> str:

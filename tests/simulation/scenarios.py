@@ -1,13 +1,13 @@
 """What a scenario is: zones at the start, what people do, how pods behave, what rest looks like.
 
-The rollouts are in `scenarios_rollouts`, downscales in `scenarios_downscales`, random walks in
-`scenarios_walk`; `scenarios_book` knows all by name. Nothing here knows of faults.
+The scenarios stand in the modules beside this one by what they are about; `scenarios_book` knows
+all by name. Nothing here knows of faults.
 """
 
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
@@ -23,6 +23,7 @@ from tests.simulation.scenarios_people import People
 Script = Callable[[People], Coroutine[Any, Any, None]]
 Missing = str
 """What rest still lacks, in words; empty where the world is at rest."""
+GROUP: Final = "ingester"
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ FULL = Size(3, 3)
 SMALL = Size(2, 2)
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+class Scenario(msgspec.Struct, frozen=True):
     """One story, without the faults that will befall it."""
 
     name: str
@@ -49,7 +50,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     zones: Sequence[ZoneSpec]
     script: Script
     """Returns when people are content, or have given up."""
-    find_missing: Callable[[Sandbox], Missing]
+    find_missing: Callable[[Sandbox], Missing] = lambda sandbox: name_unrolled(sandbox)
     """Judged only after the script has ended and all faults are over."""
     make_choice: Callable[[random.Random], Choose] = lambda rng: usual(rng)
     """How the pods behave, by a chance of their own."""
@@ -81,6 +82,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """For how long a process that ended is away."""
 
 
+def list_zones(size: Size, group: str = GROUP) -> list[ZoneSpec]:
+    """Return the zones a, b, ... of a group."""
+    return [
+        ZoneSpec(name=f"{group}-zone-{letter}", group=group, replicas=size.pods)
+        for letter in "abcdefgh"[: size.zones]
+    ]
+
+
 def usual(rng: random.Random) -> Choose:
     """Return pods as they mostly are: some start fast, some take half a minute."""
 
@@ -110,18 +119,18 @@ def crashing_at(bad: str) -> Callable[[random.Random], Choose]:
 
 def name_unrolled(sandbox: Sandbox) -> Missing:
     """Return what any set lacks to be whole, at its update revision, and seen to be so."""
-    for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
-        text = _name_unready(sandbox, found) or _name_outdated(sandbox, found)
-        if text:
-            return f"{_name(found)}: {text}"
-    return ""
+    return _name_first(sandbox, lambda one: _lacks_pods(sandbox, one) or _lag(sandbox, one))
 
 
 def name_unready(sandbox: Sandbox) -> Missing:
     """Return what any set lacks to be whole, whatever revision its pods have."""
+    return _name_first(sandbox, lambda one: _lacks_pods(sandbox, one))
+
+
+def _name_first(sandbox: Sandbox, name: Callable[[JsonObject], Missing]) -> Missing:
     for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
-        if text := _name_unready(sandbox, found):
-            return f"{_name(found)}: {text}"
+        if text := name(found):
+            return f"{_at(found, 'metadata', 'name')}: {text}"
     return ""
 
 
@@ -138,7 +147,7 @@ def list_pods(sandbox: Sandbox, found: JsonObject) -> list[JsonObject]:
     ]
 
 
-def _name_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
+def _lacks_pods(sandbox: Sandbox, found: JsonObject) -> Missing:
     wanted = _at(found, "spec", "replicas")
     if _at(found, "metadata", "deletionTimestamp"):
         return "is going"
@@ -154,24 +163,16 @@ def _name_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
     return ""
 
 
-def _name_outdated(sandbox: Sandbox, found: JsonObject) -> Missing:
-    update = _at(found, "status", "updateRevision")
-    if not list_pods(sandbox, found):
+def _lag(sandbox: Sandbox, found: JsonObject) -> Missing:
+    pods = list_pods(sandbox, found)
+    if not pods:
         # Nothing runs, nothing is rolled: the controller moves the revision with the next pod.
         return ""
-    old = [
-        _name(pod)
-        for pod in list_pods(sandbox, found)
-        if _at(pod, "metadata", "labels", REVISION_LABEL) != update
-    ]
+    update, current = (_at(found, "status", f"{one}Revision") for one in ("update", "current"))
+    old = [pod for pod in pods if _at(pod, "metadata", "labels", REVISION_LABEL) != update]
     if old:
-        return f"outdated: {', '.join(old)}"
-    current = _at(found, "status", "currentRevision")
+        return f"outdated: {', '.join(str(_at(pod, 'metadata', 'name')) for pod in old)}"
     return "" if current == update else f"current revision {current}, update revision {update}"
-
-
-def _name(found: JsonObject) -> str:
-    return str(_at(found, "metadata", "name"))
 
 
 def _at(found: object, *path: str) -> object:

@@ -7,43 +7,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
+from tests.simulation import scenarios_downscales as downscales
+from tests.simulation import scenarios_drains as drains
+from tests.simulation import scenarios_policies as policies
+from tests.simulation import scenarios_releases as releases
+from tests.simulation import scenarios_rollouts as rollouts
+from tests.simulation import scenarios_scaling as scaling
+from tests.simulation import scenarios_sets as sets
+from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_departures import (
     deselect_by_budget,
     deselect_by_policy,
     leave,
     relabel,
 )
-from tests.simulation.scenarios_downscales import downscaled, rolled_and_downscaled, widened
-from tests.simulation.scenarios_drains import (
-    drained,
-    drained_by_partition,
-    drained_by_partition_and_two,
-    drained_by_two,
-    drained_in_turns,
-)
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_policies import LABELS, changed, grouped, sampled
-from tests.simulation.scenarios_releases import frozen, reconsidered, released
-from tests.simulation.scenarios_rollouts import (
-    crashing,
-    crowded,
-    crowded_under_budgets,
-    plain,
-    recreated,
-    rolled_back,
-    two_at_a_time,
-)
 from tests.simulation.scenarios_room import unplaced
-from tests.simulation.scenarios_scaling import (
-    contested,
-    edited,
-    edited_in_the_map,
-    followed,
-    mirrored,
-    slowed,
-)
-from tests.simulation.scenarios_sets import WATCHED, returned, walked
 
 Maker = Callable[[Size], Scenario]
 
@@ -53,128 +32,117 @@ PAGE: Final = 5
 QUIET_OF_ELECTED: Final = timedelta(minutes=5)
 
 
+def vary(make: Maker, suffix: str, **changes: object) -> Maker:
+    """Return the same scenario with some fields changed."""
+
+    def make_varied(size: Size) -> Scenario:
+        scenario = make(size)
+        return replace(scenario, name=f"{scenario.name}-{suffix}", **changes)
+
+    return make_varied
+
+
 def track(make: Maker) -> Maker:
     """Return the same scenario with the times of downscales in a ConfigMap."""
+    return vary(make, "tracked", args=TRACKED)
 
-    def make_tracked(size: Size) -> Scenario:
-        scenario = make(size)
-        return replace(scenario, name=f"{scenario.name}-tracked", args=TRACKED)
 
-    return make_tracked
+def watch(make: Maker) -> Maker:
+    """Return the same scenario with an operator that knows all that was there in the last hour."""
+    return vary(make, "watched", watched_for=sets.WATCHED)
+
+
+def elect(make: Maker) -> Maker:
+    """Return the same scenario with two processes, of which one is elected to act."""
+    return vary(make, "elected", replicas=2, elects=True, quiet=QUIET_OF_ELECTED)
 
 
 def stream(make: Maker) -> Maker:
     """Return the same scenario with lists that take more than a page, or come as a stream."""
 
     def make_streamed(size: Size) -> Scenario:
-        scenario = make(size)
-        return replace(
-            scenario,
-            name=f"{scenario.name}-streamed",
-            prepare=_offer_streams(scenario.prepare),
-        )
+        prepare = make(size).prepare
+
+        async def offer(people: People) -> None:
+            people.sandbox.api.largest_page = PAGE
+            people.sandbox.api.has_state_streams = True
+            if prepare is not None:
+                await prepare(people)
+
+        return vary(make, "streamed", prepare=offer)(size)
 
     return make_streamed
 
 
-def watch(make: Maker) -> Maker:
-    """Return the same scenario with an operator that knows all that was there in the last hour."""
-
-    def make_watched(size: Size) -> Scenario:
-        scenario = make(size)
-        return replace(scenario, name=f"{scenario.name}-watched", watched_for=WATCHED)
-
-    return make_watched
-
-
-def elect(make: Maker) -> Maker:
-    """Return the same scenario with two processes, of which one is elected to act."""
-
-    def make_elected(size: Size) -> Scenario:
-        scenario = make(size)
-        name = f"{scenario.name}-elected"
-        return replace(scenario, name=name, replicas=2, elects=True, quiet=QUIET_OF_ELECTED)
-
-    return make_elected
-
-
-_relabel_for_policy: Final = partial(relabel, key=next(iter(LABELS)))
-
-
-def _offer_streams(prepare: Script | None) -> Script:
-    async def offer(people: People) -> None:
-        people.sandbox.api.largest_page = PAGE
-        people.sandbox.api.has_state_streams = True
-        if prepare is not None:
-            await prepare(people)
-
-    return offer
-
+_relabel_for_policy: Final = partial(relabel, key=next(iter(policies.LABELS)))
+_left_drains: Final = leave(drains.drained, deselect_by_budget)
+_left_policies: Final = leave(policies.sampled, _relabel_for_policy, deselect_by_policy)
+_left_both: Final = leave(downscales.rolled_and_downscaled)
 
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
-    "s1": (plain, FULL),
-    "s2": (rolled_back, FULL),
-    "s3": (two_at_a_time, Size(3, 5)),
-    "s4": (crashing, FULL),
-    "s5": (followed, Size(3, 2)),
-    "s5-tracked": (track(followed), Size(3, 2)),
-    "s5-contested": (contested, Size(3, 2)),
-    "s5-edited": (edited, Size(3, 2)),
-    "s5-slow": (slowed, SMALL),
-    "s5-edited-tracked": (track(edited_in_the_map), Size(3, 2)),
-    "s6": (mirrored, Size(3, 2)),
-    "s7": (downscaled, FULL),
-    "s7-tracked": (track(downscaled), FULL),
-    "s7-wide": (widened, Size(2, 4)),
-    "s8": (drained, FULL),
-    "s8-two": (drained_by_two, FULL),
-    "s8-turns": (drained_in_turns, Size(3, 5)),
-    "s8-streamed": (stream(drained), FULL),
-    "s9": (drained_by_partition, FULL),
-    "s9-two": (drained_by_partition_and_two, FULL),
-    "s10": (recreated, FULL),
-    "s11": (crowded, SMALL),
+    "s1": (rollouts.plain, FULL),
+    "s2": (rollouts.rolled_back, FULL),
+    "s3": (rollouts.two_at_a_time, Size(3, 5)),
+    "s4": (rollouts.crashing, FULL),
+    "s5": (scaling.followed, Size(3, 2)),
+    "s5-tracked": (track(scaling.followed), Size(3, 2)),
+    "s5-contested": (scaling.contested, Size(3, 2)),
+    "s5-edited": (scaling.edited, Size(3, 2)),
+    "s5-slow": (scaling.slowed, SMALL),
+    "s5-edited-tracked": (track(partial(scaling.edited, is_tracked=True)), Size(3, 2)),
+    "s6": (scaling.mirrored, Size(3, 2)),
+    "s7": (downscales.downscaled, FULL),
+    "s7-tracked": (track(downscales.downscaled), FULL),
+    "s7-wide": (downscales.widened, Size(2, 4)),
+    "s8": (drains.drained, FULL),
+    "s8-two": (drains.drained_by_two, FULL),
+    "s8-turns": (drains.drained_in_turns, Size(3, 5)),
+    "s8-streamed": (stream(drains.drained), FULL),
+    "s9": (drains.drained_by_partition, FULL),
+    "s9-two": (drains.drained_by_partition_and_two, FULL),
+    "s10": (rollouts.recreated, FULL),
+    "s11": (rollouts.crowded, SMALL),
     "s12": (unplaced, Size(3, 2)),
-    "s13": (crowded_under_budgets, SMALL),
-    "s14": (returned, FULL),
-    "s14-watched": (watch(returned), FULL),
-    "walk": (walked, FULL),
-    "both": (rolled_and_downscaled, Size(3, 2)),
-    "s1-left": (leave(plain), FULL),
-    "s7-left": (leave(downscaled), FULL),
-    "s8-left": (leave(drained, deselect_by_budget), FULL),
-    "s9-left": (leave(drained_by_partition, deselect_by_budget), FULL),
-    "both-left": (leave(rolled_and_downscaled), Size(3, 2)),
-    "p1-left": (leave(sampled, _relabel_for_policy, deselect_by_policy), FULL),
-    "s1-left-elected": (elect(leave(plain)), FULL),
-    "s8-left-elected": (elect(leave(drained, deselect_by_budget)), FULL),
-    "both-left-elected": (elect(leave(rolled_and_downscaled)), Size(3, 2)),
-    "p1-left-elected": (elect(leave(sampled, _relabel_for_policy, deselect_by_policy)), FULL),
-    "s1-elected": (elect(plain), FULL),
-    "s5-elected": (elect(followed), Size(3, 2)),
-    "s7-elected": (elect(downscaled), FULL),
-    "s8-elected": (elect(drained), FULL),
-    "p1": (sampled, FULL),
-    "p2": (grouped, FULL),
-    "p3": (changed, FULL),
-    "p1-elected": (elect(sampled), FULL),
-    "p3-elected": (elect(changed), FULL),
-    "r1": (released, Size(3, 1)),
-    "r2": (reconsidered, Size(3, 1)),
-    "r3": (frozen, Size(2, 1)),
-    "r1-elected": (elect(released), Size(2, 1)),
-    "r1-small": (released, Size(2, 1)),
-    "s1-small": (plain, SMALL),
-    "s2-small": (rolled_back, SMALL),
-    "s5-small": (followed, SMALL),
-    "s6-small": (mirrored, SMALL),
-    "s7-small": (downscaled, SMALL),
-    "s8-small": (drained, SMALL),
-    "s9-small": (drained_by_partition, SMALL),
-    "both-small": (rolled_and_downscaled, SMALL),
+    "s13": (rollouts.crowded_under_budgets, SMALL),
+    "s14": (sets.returned, FULL),
+    "s14-watched": (watch(sets.returned), FULL),
+    "walk": (sets.walked, FULL),
+    "both": (downscales.rolled_and_downscaled, Size(3, 2)),
+    "s1-left": (leave(rollouts.plain), FULL),
+    "s7-left": (leave(downscales.downscaled), FULL),
+    "s8-left": (_left_drains, FULL),
+    "s9-left": (leave(drains.drained_by_partition, deselect_by_budget), FULL),
+    "both-left": (_left_both, Size(3, 2)),
+    "p1-left": (_left_policies, FULL),
+    "s1-left-elected": (elect(leave(rollouts.plain)), FULL),
+    "s8-left-elected": (elect(_left_drains), FULL),
+    "both-left-elected": (elect(_left_both), Size(3, 2)),
+    "p1-left-elected": (elect(_left_policies), FULL),
+    "s1-elected": (elect(rollouts.plain), FULL),
+    "s5-elected": (elect(scaling.followed), Size(3, 2)),
+    "s7-elected": (elect(downscales.downscaled), FULL),
+    "s8-elected": (elect(drains.drained), FULL),
+    "p1": (policies.sampled, FULL),
+    "p2": (policies.grouped, FULL),
+    "p3": (policies.changed, FULL),
+    "p1-elected": (elect(policies.sampled), FULL),
+    "p3-elected": (elect(policies.changed), FULL),
+    "r1": (releases.released, Size(3, 1)),
+    "r2": (releases.reconsidered, Size(3, 1)),
+    "r3": (releases.frozen, Size(2, 1)),
+    "r1-elected": (elect(releases.released), Size(2, 1)),
+    "r1-small": (releases.released, Size(2, 1)),
+    "s1-small": (rollouts.plain, SMALL),
+    "s2-small": (rollouts.rolled_back, SMALL),
+    "s5-small": (scaling.followed, SMALL),
+    "s6-small": (scaling.mirrored, SMALL),
+    "s7-small": (downscales.downscaled, SMALL),
+    "s8-small": (drains.drained, SMALL),
+    "s9-small": (drains.drained_by_partition, SMALL),
+    "both-small": (downscales.rolled_and_downscaled, SMALL),
     "s12-small": (unplaced, SMALL),
-    "s14-small": (returned, SMALL),
-    "p1-small": (sampled, SMALL),
+    "s14-small": (sets.returned, SMALL),
+    "p1-small": (policies.sampled, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 

@@ -15,20 +15,19 @@ from typing import Final
 from msgspec.structs import replace
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Called, Record
-from rollout_lab.model.request import ApiRequest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import GROUP_LABEL
-from tests.simulation.drainers import change_budget, send
+from tests.simulation.drainers import change_budget
 from tests.simulation.scenarios import Scenario, Size
 from tests.simulation.scenarios_drains import NAME
-from tests.simulation.scenarios_people import People, Propagation
+from tests.simulation.scenarios_people import Act, People, Propagation
 from tests.simulation.scenarios_policies import SAMPLE, change_policy
 
 Maker = Callable[[Size], Scenario]
 Leave = Callable[[People, str], Awaitable[None]]
 
-# The first templates have changed by then, and are changed by people that do not try again.
+# The first templates have changed by then.
 BEGIN: Final = 12.0  # seconds
 MOST_DEPARTURES: Final = 3
 # How often a person waits for the operator to let a pod go, and how often the zone is that of it.
@@ -90,18 +89,19 @@ async def _wait_delete(people: People) -> str:
     return ended.result() if ended.done() and not ended.cancelled() else ""
 
 
-async def _stay_away(people: People) -> None:
+async def _leave_for_a_while(
+    people: People, go: tuple[Act, *tuple[object, ...]], back: tuple[Act, *tuple[object, ...]]
+) -> None:
+    await people.insist(*go)
     await people.wait(*people.rng.choice(AWAY))
+    await people.insist(*back)
 
 
 async def _recreate(people: People, name: str, propagation: Propagation) -> None:
     """Delete the set, and make it anew as it was."""
-    found = people.find(name)
-    if found is None:
-        return
-    await people.insist(partial(people.delete, name, propagation=propagation))
-    await _stay_away(people)
-    await people.insist(partial(_create_again, people, found))
+    if (found := people.find(name)) is not None:
+        delete = people.delete, name, propagation
+        await _leave_for_a_while(people, delete, (_create_again, people, found))
 
 
 async def _create_again(people: People, found: JsonObject) -> None:
@@ -113,40 +113,33 @@ async def _create_again(people: People, found: JsonObject) -> None:
         **{key: found[key] for key in ("apiVersion", "kind", "spec")},
         "metadata": {**kept, "namespace": people.sandbox.namespace},
     }
-    await send(people, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+    await people.post(STATEFULSETS, body)
 
 
 async def relabel(people: People, name: str, key: str = GROUP_LABEL) -> None:
     """Take away the label by which a set is counted, or give it another value, and put it back."""
     value = child(people.find(name) or {}, "metadata", "labels").get(key)
-    if not isinstance(value, str):
-        return
-    other = people.rng.choice((None, "elsewhere"))
-    await people.insist(partial(people.label, name, key, other))
-    await _stay_away(people)
-    await people.insist(partial(people.label, name, key, value))
+    if isinstance(value, str):
+        other = people.rng.choice((None, "elsewhere"))
+        label = partial(people.label, name, key)
+        await _leave_for_a_while(people, (label, other), (label, value))
 
 
-async def deselect_by_budget(people: People, name: str) -> None:
-    """Have the budget not select a zone for a while."""
-    but: JsonObject = {"key": "name", "operator": "NotIn", "values": [name]}
-    selector: JsonObject = {"selector": {"matchExpressions": [but]}}
-    await people.insist(partial(change_budget, people, NAME, selector))
-    await _stay_away(people)
-    selector = {"selector": {"matchExpressions": None}}
-    await people.insist(partial(change_budget, people, NAME, selector))
+def _deselect(change: Act, changed: str, selector: str) -> Leave:
+    """Return a person that has a budget or a policy not select a zone for a while."""
+
+    async def deselect(people: People, name: str) -> None:
+        but: JsonObject = {"key": "name", "operator": "NotIn", "values": [name]}
+        select = partial(change, people, changed)
+        without: JsonObject = {selector: {"matchExpressions": [but]}}
+        whole: JsonObject = {selector: {"matchExpressions": None}}
+        await _leave_for_a_while(people, (select, without), (select, whole))
+
+    return deselect
 
 
-async def deselect_by_policy(people: People, name: str) -> None:
-    """Have the policy not select a zone for a while."""
-    but: JsonObject = {"key": "name", "operator": "NotIn", "values": [name]}
-    selector: JsonObject = {"statefulSetSelector": {"matchExpressions": [but]}}
-    await people.insist(partial(change_policy, people, SAMPLE, selector))
-    await _stay_away(people)
-    selector = {"statefulSetSelector": {"matchExpressions": None}}
-    await people.insist(partial(change_policy, people, SAMPLE, selector))
-
-
+deselect_by_budget: Final = _deselect(change_budget, NAME, "selector")
+deselect_by_policy: Final = _deselect(change_policy, SAMPLE, "statefulSetSelector")
 WAYS: Final[Sequence[Leave]] = (
     partial(_recreate, propagation="Orphan"),
     partial(_recreate, propagation="Background"),

@@ -7,7 +7,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
@@ -20,9 +19,8 @@ from rollout_lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from tests.simulation.scenarios import Scenario, Size, name_unready, name_unrolled, usual
+from tests.simulation.scenarios import Scenario, Size, list_zones, name_unready, usual
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
-from tests.simulation.scenarios_rollouts import list_zones
 
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE: Final = "grafana.com/prepare-downscale"
@@ -43,32 +41,23 @@ def downscaled(size: Size) -> Scenario:
     the pods are prepared leaves pods that must be told that they stay. Where they are called may
     change meanwhile (D-24).
     """
-    first, second, *kept = list_zones(size)
-    zones = [
-        *(prepare_zone(zone) for zone in (first, second)),
-        *(replace(zone, labels={NO_DOWNSCALE: "true"}) for zone in kept),
-    ]
-    wanted = {zone.name: size.pods - 1 for zone in (first, second)}
+    first, second, *others = list_zones(size)
+    kept = [replace(zone, labels={NO_DOWNSCALE: "true"}) for zone in others]
+    zones = [prepare_zone(first), prepare_zone(second), *kept]
+    names = [first.name, second.name]
 
     async def script(people: People) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for name, replicas in wanted.items():
+            for name in names:
                 client = people.split(f"client-{name[-1]}")
-                tasks.create_task(_scale_down(client, name, replicas))
+                tasks.create_task(_scale_down(client, name, size.pods - 1))
             tries = people.split("bob")
-            tasks.create_task(_rehearse(tries, list(wanted)))
+            tasks.create_task(_rehearse(tries, names))
             for zone in kept:
                 tasks.create_task(_try_in_vain(tries, zone.name, size.pods - 1))
-            tasks.create_task(_move(people.split("ops"), list(wanted)))
+            tasks.create_task(_move(people.split("ops"), names))
 
-    return Scenario(
-        name="s7",
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unready,
-        has_webhooks=True,
-    )
+    return Scenario("s7", size, zones, script, name_unready, has_webhooks=True)
 
 
 def prepare_zone(zone: ZoneSpec, *, wait: str = WAIT) -> ZoneSpec:
@@ -85,14 +74,14 @@ async def _scale_down(people: People, name: str, replicas: int) -> None:
     await people.wait(0, 20)
     mood = people.rng.random()
     if mood < GIVES_UP:
-        await people.insist(partial(_lose_the_race, people, name, replicas))
+        await people.insist(_lose_the_race, people, name, replicas)
         return
     if mood < GIVES_UP + WAVERS:
         # 3 -> 2 -> 3 -> 2, as an autoscaler that cannot decide.
-        await people.attempt(partial(scale_anyhow, people, name, replicas))
+        await people.attempt(scale_anyhow, people, name, replicas)
         await people.wait(0, 10)
-        await people.insist(partial(scale_anyhow, people, name, replicas + 1))
-    await people.insist(partial(scale_anyhow, people, name, replicas))
+        await people.insist(scale_anyhow, people, name, replicas + 1)
+    await people.insist(scale_anyhow, people, name, replicas)
 
 
 async def _lose_the_race(people: People, name: str, replicas: int) -> None:
@@ -105,7 +94,7 @@ async def _lose_the_race(people: People, name: str, replicas: int) -> None:
 
 
 async def scale_anyhow(people: People, name: str, replicas: int) -> None:
-    """Try once, by any route that leads there. Raises Refusal."""
+    """Try once, by any route that leads there."""
     await people.scale(name, replicas, people.rng.choice(LIVELY_ROUTES))
 
 
@@ -123,14 +112,13 @@ async def _move(people: People, names: list[str]) -> None:
         await people.wait(0, 40)
         if people.rng.random() < MOVES:
             path = people.rng.choice(OTHER_PATHS)
-            await people.attempt(partial(people.annotate, names[0], f"{PREPARE}-http-path", path))
+            await people.attempt(people.annotate, names[0], f"{PREPARE}-http-path", path)
 
 
 async def _try_in_vain(people: People, name: str, replicas: int) -> None:
     for _ in range(3):
         await people.wait(0, 60)
-        route = people.rng.choice(LIVELY_ROUTES)
-        await people.attempt(partial(people.scale, name, replicas, route))
+        await people.attempt(people.scale, name, replicas, people.rng.choice(LIVELY_ROUTES))
 
 
 ORDERED: Final = "OrderedReady"
@@ -151,6 +139,7 @@ def widened(size: Size) -> Scenario:
     """Two zones, each with people of one kind; it takes four pods to show all kinds."""
     first, second = list_zones(Size(2, size.pods))
     zones = [prepare_zone(first), replace(prepare_zone(second), pod_management=ORDERED)]
+    choose = partial(troubled, zones=[zone.name for zone in zones], pods=size.pods)
 
     async def script(people: People) -> None:
         wishes = people.rng.choice(WISHES), people.rng.choice((*WISHES, _repent))
@@ -158,15 +147,7 @@ def widened(size: Size) -> Scenario:
             for zone, desired in zip(zones, wishes, strict=True):
                 tasks.create_task(desired(people.split("carol"), zone.name, size.pods))
 
-    return Scenario(
-        name="s7-wide",
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unready,
-        make_choice=partial(troubled, zones=[zone.name for zone in zones], pods=size.pods),
-        has_webhooks=True,
-    )
+    return Scenario("s7-wide", size, zones, script, name_unready, choose, has_webhooks=True)
 
 
 def troubled(rng: random.Random, *, zones: Sequence[str], pods: int) -> Choose:
@@ -195,15 +176,15 @@ def troubled(rng: random.Random, *, zones: Sequence[str], pods: int) -> Choose:
 async def _be_modest(people: People, name: str, pods: int) -> None:
     """Want two pods less; once refused, be content with one."""
     await people.wait(0, 20)
-    if not await people.attempt(partial(scale_anyhow, people, name, pods - 2)):
+    if not await people.attempt(scale_anyhow, people, name, pods - 2):
         await people.wait(0, 40)
-        await people.insist(partial(scale_anyhow, people, name, pods - 1))
+        await people.insist(scale_anyhow, people, name, pods - 1)
 
 
 async def _give_up(people: People, name: str, pods: int) -> None:
     """Want two pods less, and nothing any more once that is refused."""
     await people.wait(0, 20)
-    await people.attempt(partial(scale_anyhow, people, name, pods - 2))
+    await people.attempt(scale_anyhow, people, name, pods - 2)
 
 
 async def _disagree(people: People, name: str, pods: int) -> None:
@@ -214,28 +195,28 @@ async def _disagree(people: People, name: str, pods: int) -> None:
     async def request_more() -> None:
         for _ in range(4):
             await other.wait(0, 0.5)
-            if await other.attempt(partial(scale_anyhow, other, name, pods - 2)):
+            if await other.attempt(scale_anyhow, other, name, pods - 2):
                 return
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(request_more())
         await people.wait(0, 0.5)
-        await people.insist(partial(scale_anyhow, people, name, pods - 1))
+        await people.insist(scale_anyhow, people, name, pods - 1)
 
 
 async def _see_saw(people: People, name: str, pods: int) -> None:
     """Down, up again, and down."""
     for replicas in (pods - 1, pods, pods - 1):
         await people.wait(0, 20)
-        await people.insist(partial(scale_anyhow, people, name, replicas))
+        await people.insist(scale_anyhow, people, name, replicas)
 
 
 async def _repent(people: People, name: str, pods: int) -> None:
     """All pods but one are to go; before they have gone, one of them is wanted after all."""
     await people.wait(0, 20)
-    if await people.attempt(partial(scale_anyhow, people, name, 1)):
+    if await people.attempt(scale_anyhow, people, name, 1):
         await people.wait(0, 2)
-        await people.insist(partial(scale_anyhow, people, name, 2))
+        await people.insist(scale_anyhow, people, name, 2)
 
 
 WISHES: Final[tuple[DesiredReplicas, ...]] = (_be_modest, _give_up, _disagree, _see_saw, _repent)
@@ -255,22 +236,22 @@ def rolled_and_downscaled(size: Size) -> Scenario:
     names = [zone.name for zone in zones]
 
     async def script(people: People) -> None:
-        tale = _Tale(names)
+        requested = asyncio.Event()  # set whenever a client scales down
+
+        async def request(client: People, name: str) -> None:
+            requested.set()
+            await scale_anyhow(client, name, size.pods - 1)
+
+        async def scale_down(client: People, name: str) -> None:
+            await client.wait(0, 20)
+            await client.insist(request, client, name)
+
         async with asyncio.TaskGroup() as tasks:
             for name in names[:2]:
-                client = people.split(f"client-{name[-1]}")
-                tasks.create_task(tale.scale_down(client, name, size.pods - 1))
-            tasks.create_task(tale.renew(people.split("dave")))
+                tasks.create_task(scale_down(people.split(f"client-{name[-1]}"), name))
+            tasks.create_task(_renew(people.split("dave"), names, requested))
 
-    return Scenario(
-        name="both",
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unrolled,
-        make_choice=hesitant,
-        has_webhooks=True,
-    )
+    return Scenario("both", size, zones, script, make_choice=hesitant, has_webhooks=True)
 
 
 def hesitant(rng: random.Random) -> Choose:
@@ -284,31 +265,16 @@ def hesitant(rng: random.Random) -> Choose:
     return hesitate
 
 
-@dataclass(slots=True)
-class _Tale:
-    names: Sequence[str]
-    _requested: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a client scales down."""
-
-    async def scale_down(self, people: People, name: str, replicas: int) -> None:
-        """Try until it is granted."""
-        await people.wait(0, 20)
-        await people.insist(partial(self._request, people, name, replicas))
-
-    async def renew(self, people: People) -> None:
-        """Change all templates once or twice, by the clock or while a review is being answered."""
-        for version in range(2, people.rng.choice((3, 3, 4))):
-            if people.rng.random() < 1 / 3:
-                await people.wait(0, 20)
-            else:
-                self._requested.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
-                        await self._requested.wait()
-                await people.wait(0, 2)
-            for name in self.names:
-                await people.insist(partial(people.set_image, name, f"v{version}"))
-
-    async def _request(self, people: People, name: str, replicas: int) -> None:
-        self._requested.set()
-        await scale_anyhow(people, name, replicas)
+async def _renew(people: People, names: Sequence[str], requested: asyncio.Event) -> None:
+    """Change all templates once or twice, by the clock or while a review is being answered."""
+    for version in range(2, people.rng.choice((3, 3, 4))):
+        if people.rng.random() < 1 / 3:
+            await people.wait(0, 20)
+        else:
+            requested.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await requested.wait()
+            await people.wait(0, 2)
+        for name in names:
+            await people.insist(people.set_image, name, f"v{version}")

@@ -6,20 +6,20 @@ people who change, break, delete and create the budget anew.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 from rollout_lab.model.fields import name_of
+from rollout_lab.nodes.nodes import node
+from rollout_lab.schemas.kinds import NODES
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.model.names import ABSENT_PEERS
 from tests.simulation.drainers import (
     Drainer,
-    add_node,
     change_budget,
     create_budget,
     delete_budget,
@@ -27,9 +27,8 @@ from tests.simulation.drainers import (
     unguard,
     zone_budget,
 )
-from tests.simulation.scenarios import Scenario, Size, name_unrolled
+from tests.simulation.scenarios import GROUP, Scenario, Size, list_zones
 from tests.simulation.scenarios_people import People, Route
-from tests.simulation.scenarios_rollouts import GROUP, list_zones
 
 NAME: Final = "ingester"
 SELECTOR: Final = {"rollout-group": GROUP}
@@ -70,7 +69,7 @@ _NONE: Final[JsonObject] = {
 
 def drained(size: Size) -> Scenario:
     """S8: one node of each of the first two zones is drained while all zones get a new template."""
-    return _scenario("s8", size, _Tale(size, BY_ZONE, drains=2))
+    return _Tale(size, BY_ZONE, drains=2).tell("s8")
 
 
 def drained_by_two(size: Size) -> Scenario:
@@ -79,8 +78,7 @@ def drained_by_two(size: Size) -> Scenario:
     Both roll out, and neither knows of the other but by the budget: which is never raised above
     what the zones allow by themselves.
     """
-    scenario = _scenario("s8-two", size, _Tale(size, BY_ZONE, drains=2, raises=False))
-    return replace(scenario, replicas=2)
+    return replace(_Tale(size, BY_ZONE, drains=2, raises=False).tell("s8-two"), replicas=2)
 
 
 def drained_in_turns(size: Size) -> Scenario:
@@ -89,13 +87,12 @@ def drained_in_turns(size: Size) -> Scenario:
     Two pods of a zone may be down at a time, so that a zone is whole only when the rollout holds
     still for an eviction in another.
     """
-    tale = _Tale(size, {"maxUnavailable": 2}, drains=1, is_disturbed=False)
-    return _scenario("s8-turns", size, tale)
+    return _Tale(size, {"maxUnavailable": 2}, drains=1, is_disturbed=False).tell("s8-turns")
 
 
 def drained_by_partition(size: Size) -> Scenario:
     """S9: one node of every zone is drained at once, under a budget that counts by partition."""
-    return _scenario("s9", size, _Tale(size, BY_PARTITION, drains=size.zones))
+    return _Tale(size, BY_PARTITION, drains=size.zones).tell("s9")
 
 
 def drained_by_partition_and_two(size: Size) -> Scenario:
@@ -103,42 +100,22 @@ def drained_by_partition_and_two(size: Size) -> Scenario:
 
     Without a rollout: of two that roll out at once, each keeps to the limits of its zones alone.
     """
-    scenario = _scenario("s9-two", size, _Tale(size, BY_PARTITION, drains=size.zones, rolls=False))
-    return replace(scenario, replicas=2)
-
-
-def list_guarded_zones(size: Size) -> list[ZoneSpec]:
-    """Return zones whose pods a budget selects, each with nodes of its own."""
-    return [
-        replace(zone, pod_labels=SELECTOR, node_selector={ZONE_LABEL: zone.name[-1]})
-        for zone in list_zones(size)
-    ]
+    tale = _Tale(size, BY_PARTITION, drains=size.zones, rolls=False)
+    return replace(tale.tell("s9-two"), replicas=2)
 
 
 async def set_up(people: People, zones: Sequence[ZoneSpec], budget: JsonObject) -> None:
     """Add the nodes of all zones, and the budget."""
     for zone in zones:
         for number in range(NODES_OF_A_ZONE):
-            await add_node(people, node_name(zone.name, number), dict(zone.node_selector))
+            name = node_name(zone.name, number)
+            await people.post(NODES, node(name, dict(zone.node_selector)))
     await create_budget(people, budget)
 
 
 def node_name(zone: str, number: int) -> str:
     """Return the name of a node of a zone, counted from 0."""
     return f"node-{zone[-1]}-{number}"
-
-
-def _scenario(name: str, size: Size, tale: "_Tale") -> Scenario:
-    return Scenario(
-        name=name,
-        size=size,
-        zones=tale.zones,
-        script=tale.play,
-        find_missing=name_unrolled,
-        has_webhooks=True,
-        has_budgets=True,
-        prepare=tale.set_up,
-    )
 
 
 @dataclass(slots=True)
@@ -155,22 +132,37 @@ class _Tale:
     is_disturbed: bool = True
     """Whether other people do something beside the drains."""
     zones: Sequence[ZoneSpec] = field(init=False)
+    """Their pods are selected by a budget, and each has nodes of its own."""
 
     def __post_init__(self) -> None:
-        zones = list_guarded_zones(self.size)
         limit = None if self.is_disturbed else f"{self.spec['maxUnavailable']}"
         self.zones = [
-            replace(zone, max_unavailable=limit or zone.max_unavailable) for zone in zones
+            replace(
+                zone,
+                pod_labels=SELECTOR,
+                node_selector={ZONE_LABEL: zone.name[-1]},
+                max_unavailable=limit,
+            )
+            for zone in list_zones(self.size)
         ]
+
+    def tell(self, name: str) -> Scenario:
+        """Return the scenario of a name."""
+        return Scenario(
+            name,
+            self.size,
+            self.zones,
+            self.play,
+            has_webhooks=True,
+            has_budgets=True,
+            prepare=lambda people: set_up(people, self.zones, self.budget),
+        )
 
     @property
     def budget(self) -> JsonObject:
         budget = zone_budget(NAME, SELECTOR, **self.spec)
         # A zone that is scaled down has handed its partition over: else nothing of it could go.
         return {**budget, "metadata": {"name": NAME, "annotations": {ABSENT_PEERS: "gone"}}}
-
-    async def set_up(self, people: People) -> None:
-        await set_up(people, self.zones, self.budget)
 
     async def play(self, people: People) -> None:
         others = people.split("others")
@@ -189,21 +181,20 @@ class _Tale:
             if not self.is_disturbed:
                 return
             tasks.create_task(_rehearse(Drainer(people=people.split("bob"))))
-            for share, disturb in self._list_disturbances():
+            for share, disturb in (
+                (MEDDLES, self._meddle),
+                (GUARDS, self._guard),
+                (SCALES_DOWN, self._scale_down),
+            ):
                 # Drawn for every one of them, so that each means the same whatever else comes.
                 person, comes = others.split("carol"), others.rng.random() < share
                 if comes:
                     tasks.create_task(disturb(person))
 
-    def _list_disturbances(
-        self,
-    ) -> list[tuple[float, Callable[[People], Coroutine[Any, Any, None]]]]:
-        return [(MEDDLES, self._meddle), (GUARDS, self._guard), (SCALES_DOWN, self._scale_down)]
-
     async def _renew(self, people: People) -> None:
         await people.wait(0, 30)
         for zone in self.zones:
-            await people.insist(partial(people.set_image, zone.name, "v2"))
+            await people.insist(people.set_image, zone.name, "v2")
 
     async def _meddle(self, people: People) -> None:
         """Change the budget, or break it, or take it away; in the end it is as it was."""
@@ -232,25 +223,25 @@ class _Tale:
         """Take a pod from the last zone, too (FP-21)."""
         await people.wait(0, 60)
         zone, fewer = self.zones[-1], self.size.pods - 1
-        await people.insist(partial(people.scale, zone.name, fewer, Route.SCALE_MERGE))
+        await people.insist(people.scale, zone.name, fewer, Route.SCALE_MERGE)
 
 
-async def _drain(drainer: Drainer, node: str, after: float) -> None:
+async def _drain(drainer: Drainer, name: str, after: float) -> None:
     """Drain a node after some seconds, and return it into service."""
     await asyncio.sleep(after)
-    await drainer.drain(node)
+    await drainer.drain(name)
     await drainer.people.wait(0, 20)
-    await drainer.cordon(node, is_on=False)
+    await drainer.cordon(name, is_on=False)
 
 
 async def _rehearse(drainer: Drainer) -> None:
     """Rehearse drains, and now and then request a pod without waiting for the answer."""
-    people = drainer.people
+    people, api = drainer.people, drainer.people.sandbox.api
     for _ in range(4):
         await people.wait(0, 40)
-        node = people.rng.choice(drainer.list_nodes())
-        await drainer.rehearse(node, people.rng.choice(("query", "body")))
-        pods = people.sandbox.api.list(PODS, people.sandbox.namespace)
+        name = people.rng.choice([name_of(one) for one in api.list(NODES, "")])
+        await drainer.rehearse(name, people.rng.choice(("query", "body")))
+        pods = api.list(PODS, people.sandbox.namespace)
         if pods and people.rng.random() < 0.5:
             pod = name_of(people.rng.choice(pods))
             people.say(f"requests the eviction of {pod}, and goes away")

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Final, Literal, assert_never, cast
+from typing import Final, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from rollout_lab.model.request import (
     STRATEGIC_PATCH,
     ApiRefusal,
     ApiRequest,
+    Body,
+    api_version_of,
 )
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.world import Sandbox
@@ -31,6 +33,7 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     JsonObject,
+    Resource,
 )
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.scaling import format_entry
@@ -57,6 +60,7 @@ class Route(StrEnum):
     SCALE_PUT_FRESH = "scale put with version"
 
 
+Act = Callable[..., Awaitable[None]]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 """What becomes of the pods of a set that is deleted."""
 _WITH_PODS: Final[Mapping[Propagation, str]] = {
@@ -66,10 +70,19 @@ _WITH_PODS: Final[Mapping[Propagation, str]] = {
 }
 LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_STALE)
 """Routes that lead to the count that is requested."""
+_PATCHES: Final = {
+    Route.MERGE: MERGE_PATCH,
+    Route.STRATEGIC: STRATEGIC_PATCH,
+    Route.JSON: JSON_PATCH,
+    Route.SCALE_MERGE: MERGE_PATCH,
+}
 
 
 class People(msgspec.Struct, frozen=True, kw_only=True):
-    """All writers outside of the operator, with the chance that they own."""
+    """All writers outside of the operator, with the chance that they own.
+
+    Whatever they write may be refused: it raises ApiRefusal.
+    """
 
     sandbox: Sandbox
     rng: random.Random
@@ -85,135 +98,19 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         """Let some time pass, in seconds."""
         await asyncio.sleep(self.rng.uniform(least, most))
 
-    async def create(self, zone: ZoneSpec) -> None:
-        """Create the StatefulSet of a zone. Raises Refusal."""
-        self.say(f"creates {zone.name}")
-        body = statefulset(zone, self.sandbox.namespace)
-        await self._send(ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+    def say(self, text: str) -> None:
+        """Have readers know what is done."""
+        self.sandbox.say(self.name, text)
 
-    async def create_template(self, name: str, replicas: int) -> None:
-        """Create a ReplicaTemplate. Raises Refusal."""
-        self.say(f"creates the ReplicaTemplate {name} with {replicas} replicas")
-        body: JsonObject = {
-            "apiVersion": f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.version}",
-            "kind": REPLICA_TEMPLATES.kind,
-            "metadata": {"name": name},
-            "spec": {"replicas": replicas},
-        }
-        await self._send(ApiRequest(verb="create", resource=REPLICA_TEMPLATES, body=body))
-
-    async def scale_template(self, name: str, replicas: int) -> None:
-        """Have a ReplicaTemplate want so many replicas, as an autoscaler does. Raises Refusal."""
-        self.say(f"scales the ReplicaTemplate {name} to {replicas}")
-        body: JsonObject = {"spec": {"replicas": replicas}}
-        await self._send(
-            ApiRequest(
-                verb="patch",
-                resource=REPLICA_TEMPLATES,
-                name=name,
-                subresource="scale",
-                body=body,
-                content_type=MERGE_PATCH,
-            )
-        )
-
-    async def register_webhooks(self, *, evictions: bool = False) -> None:
-        """Register what the operator serves, as its manifests do. Raises Refusal.
-
-        It reviews `evictions` only where that is wanted.
-        """
-        hooks = [
-            (no_downscale, VALIDATING_WEBHOOKS),
-            (prepare_downscale, MUTATING_WEBHOOKS),
-            *([(pod_eviction, VALIDATING_WEBHOOKS)] if evictions else []),
-        ]
-        for make, resource in hooks:
-            body = make(self.sandbox.namespace)
-            await self.sandbox.call(
-                ApiRequest(verb="create", resource=resource, body=body, user=self.name)
-            )
-
-    async def delete(self, name: str, propagation: Propagation = "Background") -> None:
-        """Delete a set, before its pods, after them, or without them. Raises Refusal."""
-        self.say(f"deletes {name}{_WITH_PODS[propagation]}")
-        options: JsonObject = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": propagation,
-        }
-        await self._send(ApiRequest(verb="delete", resource=STATEFULSETS, name=name, body=options))
-
-    async def end_pod(self, name: str) -> None:
-        """Delete a pod. Raises Refusal."""
-        await self._send(ApiRequest(verb="delete", resource=PODS, name=name))
-
-    async def set_image(self, name: str, image: str) -> None:
-        """Change the template, which makes a new revision. Raises Refusal."""
-        containers: list[JsonObject] = [{"name": "app", "image": image}]
-        body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
-        self.say(f"sets the image of {name} to {image}")
-        await self._patch(name, body, STRATEGIC_PATCH)
-
-    async def annotate(self, name: str, key: str, value: str | None) -> None:
-        """Set an annotation, or remove it with None. Raises Refusal."""
-        self.say(f"annotates {name} with {key}={value}")
-        await self._patch(name, {"metadata": {"annotations": {key: value}}})
-
-    async def rewrite_record(self, name: str, time: str | None, *, is_tracked: bool) -> None:
-        """Set when a zone was scaled down last, or remove it with None. Raises Refusal."""
-        if not is_tracked:
-            await self.annotate(name, LAST_DOWNSCALE, time)
-            return
-        self.say(f"sets the entry of {name} to {time}")
-        entry = None if time is None else format_entry(time)
-        await self._send(
-            ApiRequest(
-                verb="patch",
-                resource=CONFIG_MAPS,
-                name=ZONE_TRACKER,
-                body={"data": {name: entry}},
-                content_type=MERGE_PATCH,
-            )
-        )
-
-    async def create_tracker(self) -> None:
-        """Create an empty zone tracker: no zone has been scaled down yet. Raises Refusal."""
-        self.say("creates the zone tracker")
-        body: JsonObject = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": ZONE_TRACKER},
-            "data": {},
-        }
-        await self._send(ApiRequest(verb="create", resource=CONFIG_MAPS, body=body))
-
-    async def label(self, name: str, key: str, value: str | None) -> None:
-        """Set a label, or remove it with None. Raises Refusal."""
-        self.say(f"labels {name} with {key}={value}")
-        await self._patch(name, {"metadata": {"labels": {key: value}}})
-
-    async def change_spec(self, name: str, spec: JsonObject) -> None:
-        """Merge some fields into the spec. Raises Refusal."""
-        self.say(f"changes the spec of {name}: {spec}")
-        await self._patch(name, {"spec": spec})
-
-    async def scale(
-        self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
-    ) -> None:
-        """Request once so many replicas. Raises Refusal."""
-        dry = " in a dry run" if is_dry_run else ""
-        self.say(f"scales {name} to {replicas} by {route}{dry}")
-        await self._send(await self._scale_request(name, replicas, route), is_dry_run=is_dry_run)
-
-    async def insist(self, act: Callable[[], Awaitable[None]]) -> None:
+    async def insist(self, act: Act, *words: object) -> None:
         """Try until it is accepted."""
-        while not await self.attempt(act):  # noqa: ASYNC110 (an answer, no event)
+        while not await self.attempt(act, *words):  # noqa: ASYNC110 (an answer, no event)
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * TRY_AGAIN)
 
-    async def attempt(self, act: Callable[[], Awaitable[None]]) -> bool:
+    async def attempt(self, act: Act, *words: object) -> bool:
         """Try once; return whether it was accepted."""
         try:
-            await act()
+            await act(*words)
         except ApiRefusal as refusal:
             self.tries.append(f"{refusal}")
             return False
@@ -223,79 +120,153 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         """Return a StatefulSet as it is stored."""
         return self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, name)
 
-    async def _scale_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
-        spec: JsonObject = {"spec": {"replicas": replicas}}
-        step: JsonObject = {"op": "replace", "path": "/spec/replicas", "value": replicas}
-        match route:
-            case Route.MERGE:
-                return _patch_of(name, spec, MERGE_PATCH)
-            case Route.STRATEGIC:
-                return _patch_of(name, spec, STRATEGIC_PATCH)
-            case Route.JSON:
-                return ApiRequest(
-                    verb="patch",
-                    resource=STATEFULSETS,
-                    name=name,
-                    body=[step],
-                    content_type=JSON_PATCH,
-                )
-            case Route.SCALE_MERGE:
-                return _patch_of(name, spec, MERGE_PATCH, subresource="scale")
-            case (
-                Route.PUT
-                | Route.PUT_FRESH
-                | Route.PUT_STALE
-                | Route.SCALE_PUT
-                | Route.SCALE_PUT_FRESH
-            ):
-                return await self._put_request(name, replicas, route)
-            case _:
-                assert_never(route)
+    # StatefulSets and their pods
 
-    async def _put_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
-        subresource = "scale" if route in (Route.SCALE_PUT, Route.SCALE_PUT_FRESH) else ""
-        found = await self._send(
-            ApiRequest(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
-        )
+    async def create(self, zone: ZoneSpec) -> None:
+        self.say(f"creates {zone.name}")
+        await self.post(STATEFULSETS, statefulset(zone, self.sandbox.namespace))
+
+    async def delete(self, name: str, propagation: Propagation = "Background") -> None:
+        """Delete a set, before its pods, after them, or without them."""
+        self.say(f"deletes {name}{_WITH_PODS[propagation]}")
+        options: JsonObject = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": propagation,
+        }
+        await self.remove(STATEFULSETS, name, options)
+
+    async def end_pod(self, name: str) -> None:
+        await self.remove(PODS, name)
+
+    async def set_image(self, name: str, image: str) -> None:
+        """Change the template, which makes a new revision."""
+        containers: list[JsonObject] = [{"name": "app", "image": image}]
+        body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
+        self.say(f"sets the image of {name} to {image}")
+        await self.patch(STATEFULSETS, name, body, STRATEGIC_PATCH)
+
+    async def annotate(self, name: str, key: str, value: str | None) -> None:
+        """Set an annotation, or remove it with None."""
+        self.say(f"annotates {name} with {key}={value}")
+        await self.patch(STATEFULSETS, name, {"metadata": {"annotations": {key: value}}})
+
+    async def label(self, name: str, key: str, value: str | None) -> None:
+        """Set a label, or remove it with None."""
+        self.say(f"labels {name} with {key}={value}")
+        await self.patch(STATEFULSETS, name, {"metadata": {"labels": {key: value}}})
+
+    async def change_spec(self, name: str, spec: JsonObject) -> None:
+        """Merge some fields into the spec."""
+        self.say(f"changes the spec of {name}: {spec}")
+        await self.patch(STATEFULSETS, name, {"spec": spec})
+
+    async def scale(
+        self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
+    ) -> None:
+        """Request once so many replicas."""
+        dry = " in a dry run" if is_dry_run else ""
+        self.say(f"scales {name} to {replicas} by {route}{dry}")
+        request = await self._scale_request(name, replicas, route)
+        await self.send(replace(request, query=DRY_RUN) if is_dry_run else request)
+
+    async def _scale_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
+        subresource = "scale" if route.value.startswith("scale") else ""
+        whole = ApiRequest(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
+        if route in _PATCHES:
+            body: Body = {"spec": {"replicas": replicas}}
+            if route is Route.JSON:
+                body = [{"op": "replace", "path": "/spec/replicas", "value": replicas}]
+            return replace(whole, verb="patch", body=body, content_type=_PATCHES[route])
+        found = await self.send(whole)
         metadata = dict(cast(JsonObject, found["metadata"]))
         if route in (Route.PUT, Route.SCALE_PUT):
             metadata.pop("resourceVersion", None)
         if route is Route.PUT_STALE:  # any write will do to make what was read old
             await self.annotate(name, "example.com/touched", str(metadata["resourceVersion"]))
         spec = {**cast(JsonObject, found["spec"]), "replicas": replicas}
-        body: JsonObject = {**found, "metadata": metadata, "spec": spec}
-        return ApiRequest(
-            verb="update", resource=STATEFULSETS, name=name, subresource=subresource, body=body
+        return replace(whole, verb="update", body={**found, "metadata": metadata, "spec": spec})
+
+    # What else there is
+
+    async def create_template(self, name: str, replicas: int) -> None:
+        self.say(f"creates the ReplicaTemplate {name} with {replicas} replicas")
+        await self.post(REPLICA_TEMPLATES, make(REPLICA_TEMPLATES, name, {"replicas": replicas}))
+
+    async def scale_template(self, name: str, replicas: int) -> None:
+        """Have a ReplicaTemplate want so many replicas, as an autoscaler does."""
+        self.say(f"scales the ReplicaTemplate {name} to {replicas}")
+        body: JsonObject = {"spec": {"replicas": replicas}}
+        await self.patch(REPLICA_TEMPLATES, name, body, subresource="scale")
+
+    async def register_webhooks(self, *, evictions: bool = False) -> None:
+        """Register what the operator serves, as its manifests do; evictions where wanted."""
+        namespace = self.sandbox.namespace
+        await self.post(VALIDATING_WEBHOOKS, no_downscale(namespace))
+        await self.post(MUTATING_WEBHOOKS, prepare_downscale(namespace))
+        if evictions:
+            await self.post(VALIDATING_WEBHOOKS, pod_eviction(namespace))
+
+    async def rewrite_record(self, name: str, time: str | None, *, is_tracked: bool) -> None:
+        """Set when a zone was scaled down last, or remove it with None."""
+        if not is_tracked:
+            await self.annotate(name, LAST_DOWNSCALE, time)
+            return
+        self.say(f"sets the entry of {name} to {time}")
+        entry = None if time is None else format_entry(time)
+        await self.patch(CONFIG_MAPS, ZONE_TRACKER, {"data": {name: entry}})
+
+    async def create_tracker(self) -> None:
+        """Create an empty zone tracker: no zone has been scaled down yet."""
+        self.say("creates the zone tracker")
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ZONE_TRACKER},
+            "data": {},
+        }
+        await self.post(CONFIG_MAPS, body)
+
+    # Requests
+
+    async def post(self, resource: Resource, body: JsonObject) -> None:
+        await self.send(ApiRequest(verb="create", resource=resource, body=body))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: JsonObject,
+        kind: str = MERGE_PATCH,
+        *,
+        subresource: str = "",
+    ) -> None:
+        await self.send(
+            ApiRequest(
+                verb="patch",
+                resource=resource,
+                name=name,
+                subresource=subresource,
+                body=body,
+                content_type=kind,
+            )
         )
 
-    async def _patch(self, name: str, body: JsonObject, kind: str = MERGE_PATCH) -> None:
-        await self._send(_patch_of(name, body, kind))
+    async def remove(self, resource: Resource, name: str, options: Body = None) -> None:
+        await self.send(ApiRequest(verb="delete", resource=resource, name=name, body=options))
 
-    async def _send(self, request: ApiRequest, *, is_dry_run: bool = False) -> JsonObject:
-        whole = ApiRequest(
-            verb=request.verb,
-            resource=request.resource,
-            namespace=self.sandbox.namespace,
-            name=request.name,
-            subresource=request.subresource,
-            query={**request.query, **(DRY_RUN if is_dry_run else {})},
-            body=request.body,
-            content_type=request.content_type,
-            user=self.name,
-        )
-        return (await self.sandbox.call(whole)).body
-
-    def say(self, text: str) -> None:
-        """Have readers know what is done."""
-        self.sandbox.say(self.name, text)
+    async def send(self, request: ApiRequest) -> JsonObject:
+        """Send a request in the name of this user, and return what came back."""
+        namespace = self.sandbox.namespace if request.resource.is_namespaced else ""
+        named = replace(request, namespace=namespace, user=self.name)
+        return (await self.sandbox.call(named)).body
 
 
-def _patch_of(name: str, body: JsonObject, kind: str, subresource: str = "") -> ApiRequest:
-    return ApiRequest(
-        verb="patch",
-        resource=STATEFULSETS,
-        name=name,
-        subresource=subresource,
-        body=body,
-        content_type=kind,
-    )
+def make(resource: Resource, name: str, spec: JsonObject, **metadata: object) -> JsonObject:
+    """Return an object of a kind."""
+    return {
+        "apiVersion": api_version_of(resource),
+        "kind": resource.kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }

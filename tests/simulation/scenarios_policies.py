@@ -3,21 +3,19 @@
 The StatefulSets of a policy have the label of no group, but for those of `grouped`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.model.names import PAUSED
-from tests.simulation.drainers import send
-from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, name_unrolled
-from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_rollouts import BAD, list_zones
+from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, list_zones
+from tests.simulation.scenarios_people import People, make
+from tests.simulation.scenarios_rollouts import BAD, rolling
 
 OBEYING: Final = ("-multi-az-rollouts.enabled",)
 SAMPLE: Final = "sample"
@@ -31,49 +29,48 @@ INTERVAL: Final = timedelta(seconds=5)
 
 def sampled(size: Size, limit: int = 1) -> Scenario:
     """P1: the sample of the page with a pause of 5 s, and one new template."""
-    return _obey("p1", size, _sample(size), _rolling(_sample(size), "v2"), limit)
+    zones = _list_sample(size)
+    return _obey("p1", size, zones, rolling(zones, "v2"), limit)
 
 
 def grouped(size: Size) -> Scenario:
     """P2: a policy over a whole group, beside a group that only its label drives."""
     ours = [replace(zone, labels=LABELS) for zone in list_zones(size)]
     zones = [*ours, *list_zones(Size(2, size.pods), "store")]
-    return _obey("p2", size, zones, _rolling(zones, "v2"))
+    return _obey("p2", size, zones, rolling(zones, "v2"))
 
 
 def changed(size: Size) -> Scenario:
     """P3: in mid-rollout the policy is changed, paused, doubled, deleted and created again."""
-    zones = _sample(size)
+    zones = _list_sample(size)
 
     async def script(people: People) -> None:
-        await _rolling(zones, "v2")(people)
+        await rolling(zones, "v2")(people)
         for _ in range(people.rng.randint(2, MOST_EDITS)):
             await people.wait(0, 40)
             await people.attempt(people.rng.choice(_list_edits(people, zones)))
         await people.wait(0, 30)
-        await _mend(people, zones)
-        await _rolling(zones, "v3")(people)
+        # One policy is left, which nothing pauses.
+        await people.attempt(delete_policy, people, YOUNGER)
+        await people.attempt(create_policy, people, SAMPLE)
+        await people.insist(change_policy, people, SAMPLE, {"paused": False})
+        for zone in zones:
+            await people.insist(people.annotate, zone.name, PAUSED, None)
+        await rolling(zones, "v3")(people)
 
-    scenario = _obey("p3", size, zones, script)
-    return replace(scenario, make_choice=crashing_at(BAD))
+    return replace(_obey("p3", size, zones, script), make_choice=crashing_at(BAD))
 
 
-def _obey(name: str, size: Size, zones: list[ZoneSpec], script: Script, limit: int = 1) -> Scenario:
+def _obey(
+    name: str, size: Size, zones: Sequence[ZoneSpec], script: Script, limit: int = 1
+) -> Scenario:
     async def prepare(people: People) -> None:
         await create_policy(people, SAMPLE, limit)
 
-    return Scenario(
-        name=name,
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unrolled,
-        prepare=prepare,
-        args=OBEYING,
-    )
+    return Scenario(name, size, zones, script, prepare=prepare, args=OBEYING)
 
 
-def _sample(size: Size) -> list[ZoneSpec]:
+def _list_sample(size: Size) -> list[ZoneSpec]:
     return [
         replace(
             zone,
@@ -85,17 +82,7 @@ def _sample(size: Size) -> list[ZoneSpec]:
     ]
 
 
-def _rolling(zones: list[ZoneSpec], image: str) -> Script:
-    async def script(people: People) -> None:
-        await people.wait(0, 10)
-        for zone in zones:
-            await people.insist(partial(people.set_image, zone.name, image))
-            await people.wait(0, 0.3)
-
-    return script
-
-
-def _list_edits(people: People, zones: list[ZoneSpec]) -> list[Callable[[], Awaitable[None]]]:
+def _list_edits(people: People, zones: Sequence[ZoneSpec]) -> list[Callable[[], Awaitable[None]]]:
     rng = people.rng
     zone = rng.choice(zones).name
     update: JsonObject = {
@@ -117,50 +104,21 @@ def _list_edits(people: People, zones: list[ZoneSpec]) -> list[Callable[[], Awai
     ]
 
 
-async def _mend(people: People, zones: list[ZoneSpec]) -> None:
-    """Leave one policy, which nothing pauses."""
-    await people.attempt(partial(delete_policy, people, YOUNGER))
-    await people.attempt(partial(create_policy, people, SAMPLE))
-    await people.insist(partial(change_policy, people, SAMPLE, {"paused": False}))
-    for zone in zones:
-        await people.insist(partial(people.annotate, zone.name, PAUSED, None))
-
-
 async def create_policy(people: People, name: str, limit: int = 1) -> None:
-    """Create a policy over all that has the labels, with a short pause. Raises Refusal."""
+    """Create a policy over all that has the labels, with a short pause."""
     people.say(f"creates the policy {name}")
-    body: JsonObject = {
-        "apiVersion": f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}",
-        "kind": MULTI_AZ_ROLLOUTS.kind,
-        "metadata": {"name": name, "namespace": people.sandbox.namespace},
-        "spec": {
-            "statefulSetSelector": {"matchLabels": LABELS},
-            "rollingUpdate": {
-                "maxUnavailable": limit,
-                "intervalSeconds": int(INTERVAL.total_seconds()),
-            },
-        },
-    }
-    await send(people, ApiRequest(verb="create", resource=MULTI_AZ_ROLLOUTS, body=body))
+    update = {"maxUnavailable": limit, "intervalSeconds": int(INTERVAL.total_seconds())}
+    spec: JsonObject = {"statefulSetSelector": {"matchLabels": LABELS}, "rollingUpdate": update}
+    namespace = people.sandbox.namespace
+    await people.post(MULTI_AZ_ROLLOUTS, make(MULTI_AZ_ROLLOUTS, name, spec, namespace=namespace))
 
 
 async def change_policy(people: People, name: str, spec: JsonObject) -> None:
-    """Merge some fields into the spec of a policy. Raises Refusal."""
+    """Merge some fields into the spec of a policy."""
     people.say(f"changes the policy {name}: {spec}")
-    body: JsonObject = {"spec": spec}
-    await send(
-        people,
-        ApiRequest(
-            verb="patch",
-            resource=MULTI_AZ_ROLLOUTS,
-            name=name,
-            body=body,
-            content_type=MERGE_PATCH,
-        ),
-    )
+    await people.patch(MULTI_AZ_ROLLOUTS, name, {"spec": spec})
 
 
 async def delete_policy(people: People, name: str) -> None:
-    """Delete a policy. Raises Refusal."""
     people.say(f"deletes the policy {name}")
-    await send(people, ApiRequest(verb="delete", resource=MULTI_AZ_ROLLOUTS, name=name))
+    await people.remove(MULTI_AZ_ROLLOUTS, name)

@@ -18,7 +18,6 @@ from rollout_lab.releases import (
     gate,
     group_check,
     list_release,
-    patch,
     request_of_rollout,
     schedule,
 )
@@ -33,10 +32,8 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     JsonObject,
 )
-from tests.simulation.drainers import send
-from tests.simulation.scenarios import Missing, Scenario, Script, Size, name_unrolled
+from tests.simulation.scenarios import Missing, Scenario, Script, Size, list_zones, name_unrolled
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_rollouts import list_zones
 
 RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
 APP: Final = "app"
@@ -69,11 +66,11 @@ def frozen(size: Size) -> Scenario:
 
 def _release(name: str, size: Size, script: Script, last: str) -> Scenario:
     return Scenario(
-        name=name,
-        size=size,
-        zones=list_applied_zones(size, f"app:{FIRST}"),
-        script=script,
-        find_missing=partial(name_unreleased, last=last),
+        name,
+        size,
+        list_applied_zones(size, f"app:{FIRST}"),
+        script,
+        partial(name_unreleased, last=last),
         prepare=partial(create_release, bake=BAKE, interval="10s"),
         args=RELEASING,
         quiet=QUIET,
@@ -92,17 +89,17 @@ def list_applied_zones(size: Size, image: str) -> list[ZoneSpec]:
 async def create_release(
     people: People, bake: Mapping[str, object], *others: ReleaseObject, interval: str = "5s"
 ) -> None:
-    """Create all that a release stands on, and have Flux work. Raises Refusal."""
+    """Create all that a release stands on, and have Flux work."""
     people.sandbox.start_flux()
     check = group_check("zones", APP, GROUP, interval)
     await create(people, *list_release(APP, bake), check, *others)
 
 
 async def create(people: People, *objects: ReleaseObject) -> None:
-    """Create objects of releases. Raises Refusal."""
+    """Create objects of releases."""
     for one in objects:
         people.say(f"creates the {one.resource.kind} {text(one.body, 'metadata', 'name')}")
-        await send(people, one.create(people.sandbox.namespace, people.name))
+        await people.send(one.create(people.sandbox.namespace, people.name))
 
 
 async def announce(people: People, tag: str) -> None:
@@ -112,30 +109,27 @@ async def announce(people: People, tag: str) -> None:
 
 
 async def open_gate(people: People, name: str, *, is_open: bool) -> None:
-    """Open or close a gate. Raises Refusal."""
+    """Open or close a gate."""
     people.say(f"{'opens' if is_open else 'closes'} the gate {name}")
-    body: JsonObject = {"spec": {"passing": is_open}}
-    await send(people, patch(ROLLOUT_GATES, name, people.sandbox.namespace, body))
+    await people.patch(ROLLOUT_GATES, name, {"spec": {"passing": is_open}})
 
 
 async def request(people: People, what: str, **wanted: str | None) -> None:
-    """Change the Rollout by annotations. Raises Refusal."""
+    """Change the Rollout by annotations."""
     people.say(what)
-    await send(people, request_of_rollout(APP, people.sandbox.namespace, **wanted))
+    await people.send(request_of_rollout(APP, people.sandbox.namespace, **wanted))
 
 
 async def pin(people: People, tag: str | None) -> None:
-    """Want a version, or none in particular. Raises Refusal."""
+    """Want a version, or none in particular."""
     people.say(f"wants {tag}" if tag else "wants no version in particular any more")
-    body: JsonObject = {"spec": {"wantedVersion": tag}}
-    await send(people, patch(ROLLOUTS, APP, people.sandbox.namespace, body))
+    await people.patch(ROLLOUTS, APP, {"spec": {"wantedVersion": tag}})
 
 
 async def set_tag(people: People, tag: str) -> None:
-    """Write a tag over that of the Rollout. Raises Refusal."""
+    """Write a tag over that of the Rollout."""
     people.say(f"sets the tag of the OCIRepository to {tag}")
-    body: JsonObject = {"spec": {"ref": {"tag": tag}}}
-    await send(people, patch(SOURCE, APP, people.sandbox.namespace, body))
+    await people.patch(SOURCE, APP, {"spec": {"ref": {"tag": tag}}})
 
 
 async def _release_thrice(people: People) -> None:
@@ -176,7 +170,7 @@ async def _freeze(people: People) -> None:
     for number in range(1, people.rng.randint(3, MOST_EDITS)):
         await _until_baked(people)
         forbid_gates(people, is_forbidden=people.rng.random() < 0.5)
-        await people.attempt(people.rng.choice(_list_freezes(people)))
+        await people.attempt(people.rng.choice(FREEZES), people)
         await people.wait(0, 3)
         await announce(people, f"1.{number}.0")
         await people.wait(5, 30)
@@ -199,32 +193,29 @@ def forbid_gates(people: People, *, is_forbidden: bool) -> None:
 
 
 async def set_action(people: People, action: str) -> None:
-    """Open or close the schedule, which is active at all times. Raises Refusal."""
+    """Open or close the schedule, which is active at all times."""
     people.say(f"has the schedule say {action}")
-    body: JsonObject = {"spec": {"action": action}}
-    await send(people, patch(ROLLOUT_SCHEDULES, NIGHTS, people.sandbox.namespace, body))
+    await people.patch(ROLLOUT_SCHEDULES, NIGHTS, {"spec": {"action": action}})
 
 
 async def set_tier(people: People, tier: str | None) -> None:
-    """Label the Rollout, so that the schedule selects it or does not. Raises Refusal."""
+    """Label the Rollout, so that the schedule selects it or does not."""
     people.say(f"gives the Rollout the tier {tier}" if tier else "takes the tier from the Rollout")
-    body: JsonObject = {"metadata": {"labels": {"tier": tier}}}
-    await send(people, patch(ROLLOUTS, APP, people.sandbox.namespace, body))
+    await people.patch(ROLLOUTS, APP, {"metadata": {"labels": {"tier": tier}}})
 
 
-def _list_freezes(people: People) -> list[Callable[[], Awaitable[None]]]:
-    return [
-        partial(set_action, people, "Deny"),
-        partial(set_action, people, "Allow"),
-        partial(set_tier, people, "web"),
-        partial(set_tier, people, "web"),
-        partial(set_tier, people, None),
-    ]
+FREEZES: Final[tuple[Callable[[People], Awaitable[None]], ...]] = (
+    partial(set_action, action="Deny"),
+    partial(set_action, action="Allow"),
+    *2 * (partial(set_tier, tier="web"),),
+    partial(set_tier, tier=None),
+)
 
 
 async def _until_known(people: People, tag: str) -> None:
     """Wait until a release is on record: what was announced in between may never be."""
-    while tag not in _list_known(people.sandbox):
+    releases = ("status", "availableReleases")
+    while tag not in [text(one, "tag") for one in children(_find(people.sandbox), *releases)]:
         await people.wait(1, 1)
 
 
@@ -232,11 +223,6 @@ async def _until_baked(people: People) -> None:
     """Wait until a version may come next."""
     while text(get_newest(people.sandbox), "bakeStatus") not in ("Succeeded", "Failed"):
         await people.wait(1, 1)
-
-
-def _list_known(sandbox: Sandbox) -> list[str]:
-    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
-    return [text(one, "tag") for one in children(found, "status", "availableReleases")]
 
 
 def _list_edits(people: People, number: int) -> list[Callable[[], Awaitable[None]]]:
@@ -262,7 +248,6 @@ def name_unreleased(sandbox: Sandbox, last: str) -> Missing:
     """
     if unrolled := name_unrolled(sandbox):
         return unrolled
-    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
     entry = get_newest(sandbox)
     tag, status = text(entry, "version", "tag"), text(entry, "bakeStatus")
     if (tag, status) != (last, "Succeeded") and status != "Failed":
@@ -273,11 +258,14 @@ def name_unreleased(sandbox: Sandbox, last: str) -> Missing:
     for sts in sandbox.api.list(STATEFULSETS, sandbox.namespace):
         if image_of(child(sts, "spec", "template")) != f"app:{tag}":
             return f"{name_of(sts)} is not at {tag}"
-    left = child(found, "metadata", "annotations")
+    left = child(_find(sandbox), "metadata", "annotations")
     return f"{APP}: {', '.join(left)}" if left and status != "Failed" else ""
 
 
 def get_newest(sandbox: Sandbox) -> JsonObject:
     """Return the newest entry of the Rollout's history, empty where it has none."""
-    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
-    return next(iter(children(found, "status", "history")), {})
+    return next(iter(children(_find(sandbox), "status", "history")), {})
+
+
+def _find(sandbox: Sandbox) -> JsonObject:
+    return sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}

@@ -7,7 +7,6 @@ stay Pending. Half of the time the template changes meanwhile.
 
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,10 +15,9 @@ from rollout_lab.nodes.behaviour import Behaviour, Choose, StartKind
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE
-from tests.simulation.scenarios import Scenario, Size, usual
+from tests.simulation.scenarios import Scenario, Size, list_zones, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_rollouts import list_zones
 from tests.simulation.scenarios_scaling import MIRRORS, TEMPLATE, WAIT, name_unsettled
 
 # So many more are wanted than there is room for.
@@ -41,27 +39,20 @@ def unplaced(size: Size) -> Scenario:
 
     async def script(people: People) -> None:
         await people.wait(20, 90)
-        await people.insist(partial(scale_anyhow, people, first.name, size.pods + TOO_MANY))
-        await people.insist(partial(people.scale_template, TEMPLATE, size.pods + TOO_MANY))
+        await people.insist(scale_anyhow, people, first.name, size.pods + TOO_MANY)
+        await people.insist(people.scale_template, TEMPLATE, size.pods + TOO_MANY)
         if people.rng.random() < 1 / 2:
             await people.wait(0, 30)
             for name in names:
-                await people.insist(partial(people.set_image, name, "v2"))
+                await people.insist(people.set_image, name, "v2")
         await people.wait(10, 120)  # sometimes too short for them to count as never used
-        await people.insist(partial(people.scale_template, TEMPLATE, size.pods))
+        await people.insist(people.scale_template, TEMPLATE, size.pods)
         await _scale_back(people, first.name, size.pods)
         await _help(people, names, size.pods)
 
-    return Scenario(
-        name="s12",
-        size=size,
-        zones=zones,
-        templates={TEMPLATE: size.pods},
-        script=script,
-        find_missing=name_unsettled,
-        make_choice=without_room(size.pods),
-        has_webhooks=True,
-    )
+    choose, templates = without_room(size.pods), {TEMPLATE: size.pods}
+    scenario = Scenario("s12", size, zones, script, name_unsettled, choose, has_webhooks=True)
+    return replace(scenario, templates=templates)
 
 
 def without_room(pods: int) -> Callable[[random.Random], Choose]:
@@ -82,14 +73,14 @@ def without_room(pods: int) -> Callable[[random.Random], Choose]:
 async def _scale_back(people: People, name: str, replicas: int) -> None:
     """Try until it is accepted; where patience ends and the answer says how to help, help."""
     patience, is_unlabelled = PATIENCE, False
-    while not await people.attempt(partial(scale_anyhow, people, name, replicas)):
+    while not await people.attempt(scale_anyhow, people, name, replicas):
         patience -= 1
         if patience <= 0 and WAY_OUT in people.tries[-1]:
-            await people.insist(partial(people.label, name, PREPARE, None))
+            await people.insist(people.label, name, PREPARE, None)
             is_unlabelled = True
         await people.wait(10, 30)
     if is_unlabelled:
-        await people.insist(partial(people.label, name, PREPARE, "true"))
+        await people.insist(people.label, name, PREPARE, "true")
 
 
 async def _help(people: People, names: list[str], replicas: int) -> None:
@@ -97,27 +88,22 @@ async def _help(people: People, names: list[str], replicas: int) -> None:
 
     It cannot where it was down, or blind, when their pods came.
     """
-    if not await _wait_counted(people, names, replicas):
-        await _force(people, names[1:], replicas)
-
-
-async def _force(people: People, names: list[str], replicas: int) -> None:
+    if await _wait_counted(people, names, replicas):
+        return
+    names = names[1:]
     for name in names:
-        await people.insist(partial(people.annotate, name, FORCE_REPLICAS, f"{replicas}"))
-    await people.insist(partial(people.label, names[0], PREPARE, None))
+        await people.insist(people.annotate, name, FORCE_REPLICAS, f"{replicas}")
+    await people.insist(people.label, names[0], PREPARE, None)
     await _wait_counted(people, names, replicas)
-    await people.insist(partial(people.label, names[0], PREPARE, "true"))
+    await people.insist(people.label, names[0], PREPARE, "true")
     for name in names:
-        await people.insist(partial(people.annotate, name, FORCE_REPLICAS, None))
+        await people.insist(people.annotate, name, FORCE_REPLICAS, None)
 
 
 async def _wait_counted(people: People, names: list[str], replicas: int) -> bool:
     for _ in range(PATIENCE):
         await people.wait(10, 30)
-        if all(_count(people, name) == replicas for name in names):
+        specs = [child(people.find(name) or {}, "spec") for name in names]
+        if all(spec.get("replicas") == replicas for spec in specs):
             return True
     return False
-
-
-def _count(people: People, name: str) -> object:
-    return child(people.find(name) or {}, "spec").get("replicas")

@@ -33,10 +33,9 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.objects import TEMPLATE_KIND, list_miscounted
-from tests.simulation.scenarios import Missing, Scenario, Size, name_unrolled
+from tests.simulation.scenarios import Missing, Scenario, Size, list_zones, name_unrolled
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
-from tests.simulation.scenarios_rollouts import list_zones
 
 # Between downscales of two zones: so little that an autoscaler meets it now and then.
 WAIT: Final = "40s"
@@ -107,14 +106,7 @@ def followed(size: Size) -> Scenario:
             tasks.create_task(_meddle(people.split("bob"), names[1:], size.pods))
             tasks.create_task(_roll(people.split("dave"), names))
 
-    return Scenario(
-        name="s5",
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unsettled,
-        has_webhooks=True,
-    )
+    return Scenario("s5", size, zones, script, name_unsettled, has_webhooks=True)
 
 
 def mirrored(size: Size) -> Scenario:
@@ -133,15 +125,8 @@ def mirrored(size: Size) -> Scenario:
             tasks.create_task(_meddle(people.split("bob"), names, size.pods))
             tasks.create_task(_roll(people.split("dave"), names))
 
-    return Scenario(
-        name="s6",
-        size=size,
-        zones=zones,
-        templates={TEMPLATE: size.pods},
-        script=script,
-        find_missing=name_unsettled,
-        has_webhooks=True,
-    )
+    scenario = Scenario("s6", size, zones, script, name_unsettled, has_webhooks=True)
+    return replace(scenario, templates={TEMPLATE: size.pods})
 
 
 def contested(size: Size) -> Scenario:
@@ -174,11 +159,6 @@ def edited(size: Size, *, is_tracked: bool = False) -> Scenario:
     return replace(scenario, name="s5-edited", zones=zones, script=script)
 
 
-def edited_in_the_map(size: Size) -> Scenario:
-    """Return the same with the times of downscales in the zone tracker."""
-    return edited(size, is_tracked=True)
-
-
 def slowed(size: Size) -> Scenario:
     """S5 in several groups at once that no webhook guards, where each PATCH takes seconds.
 
@@ -196,16 +176,9 @@ def slowed(size: Size) -> Scenario:
         for replicas in (size.pods - 1, size.pods + 1, 1):
             await people.wait(*PERIODS)
             for name in leaders:
-                await people.insist(partial(people.scale, name, replicas, Route.SCALE_MERGE))
+                await people.insist(people.scale, name, replicas, Route.SCALE_MERGE)
 
-    return Scenario(
-        name="s5-slow",
-        size=size,
-        zones=zones,
-        script=script,
-        find_missing=name_unsettled,
-        patches_take=SLOW_PATCHES,
-    )
+    return Scenario("s5-slow", size, zones, script, name_unsettled, patches_take=SLOW_PATCHES)
 
 
 TEMPLATE: Final = "ingesters"
@@ -234,7 +207,7 @@ async def _autoscale(people: People, name: str, pods: int) -> None:
     for _ in range(people.rng.choice((2, 3, 4))):
         await people.wait(*PERIODS)
         replicas, route = people.rng.randint(1, pods + 1), people.rng.choice(HPA_ROUTES)
-        await people.attempt(partial(people.scale, name, replicas, route))
+        await people.attempt(people.scale, name, replicas, route)
     await people.wait(*PERIODS)
     last = people.rng.randint(1, pods + 1)
     await people.insist(lambda: people.scale(name, last, people.rng.choice(HPA_ROUTES)))
@@ -245,14 +218,14 @@ async def _breathe(people: People, name: str, pods: int) -> None:
     for replicas in (pods + 1, people.rng.randint(1, pods), pods + 1, 1):
         await people.wait(*PERIODS)
         route = people.rng.choice(HPA_ROUTES)
-        await people.insist(partial(people.scale, name, replicas, route))
+        await people.insist(people.scale, name, replicas, route)
 
 
 async def _autoscale_template(people: People, pods: int) -> None:
     for _ in range(people.rng.choice((2, 3, 4))):
         await people.wait(*PERIODS)
         replicas = people.rng.randint(1, pods + 1)
-        await people.insist(partial(people.scale_template, TEMPLATE, replicas))
+        await people.insist(people.scale_template, TEMPLATE, replicas)
 
 
 async def _meddle(people: People, names: list[str], pods: int) -> None:
@@ -265,13 +238,13 @@ async def _meddle(people: People, names: list[str], pods: int) -> None:
         match rng.randrange(4):
             case 0:
                 route = rng.choice(LIVELY_ROUTES)
-                await people.attempt(partial(people.scale, name, replicas, route))
+                await people.attempt(people.scale, name, replicas, route)
             case 1:
-                await people.insist(partial(annotate, UPSCALE_WHEN_READY, rng.choice(SWITCHES)))
+                await people.insist(annotate, UPSCALE_WHEN_READY, rng.choice(SWITCHES))
             case 2:
-                await people.insist(partial(annotate, FORCE_REPLICAS, f"{replicas}"))
+                await people.insist(annotate, FORCE_REPLICAS, f"{replicas}")
                 await people.wait(*PERIODS)
-                await people.insist(partial(annotate, FORCE_REPLICAS, None))
+                await people.insist(annotate, FORCE_REPLICAS, None)
             case _:
                 pass
 
@@ -310,7 +283,7 @@ async def _put_back(people: People, names: list[str], pods: int) -> None:
     while asyncio.get_running_loop().time() < until:
         found = people.find(name)
         if found is not None and number(found, "spec", "replicas") != replicas:
-            await people.attempt(partial(people.scale, name, replicas, Route.MERGE))
+            await people.attempt(people.scale, name, replicas, Route.MERGE)
         await people.wait(*REACTS)
     people.say(f"leaves {name} alone")
 
@@ -319,7 +292,7 @@ async def _roll(people: People, names: list[str]) -> None:
     if people.rng.random() < ROLLS:
         await people.wait(*PERIODS)
         for name in names:
-            await people.insist(partial(people.set_image, name, "v2"))
+            await people.insist(people.set_image, name, "v2")
 
 
 async def _confuse(people: People, pods: list[str]) -> None:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -29,10 +28,9 @@ from rollout_operator.model.names import (
     PAUSED,
     PREPARE_PORT,
 )
-from tests.simulation.scenarios import Scenario, Size, name_unrolled, usual
+from tests.simulation.scenarios import GROUP, Scenario, Size, list_zones, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Propagation
-from tests.simulation.scenarios_rollouts import GROUP, list_zones
 
 # More than an hour: all that was there before is long ago.
 WATCHED: Final = timedelta(minutes=65)
@@ -56,17 +54,10 @@ def returned(size: Size) -> Scenario:
         await come_back()
         await people.wait(1, 20)
         for one in (*others, zone):
-            await people.insist(partial(people.set_image, one.name, "v2"))
+            await people.insist(people.set_image, one.name, "v2")
 
-    return Scenario(
-        name="s14",
-        size=size,
-        zones=[zone, *others],
-        script=script,
-        find_missing=name_unrolled,
-        make_choice=replaying(zone.name),
-        spoils=SPOILS,
-    )
+    choose = replaying(zone.name)
+    return Scenario("s14", size, [zone, *others], script, make_choice=choose, spoils=SPOILS)
 
 
 def replaying(zone: str) -> Callable[[random.Random], Choose]:
@@ -88,91 +79,67 @@ def replaying(zone: str) -> Callable[[random.Random], Choose]:
     return make
 
 
+ComeBack = Callable[[], Awaitable[None]]
+
+
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
-    """A zone that goes, but for a few pods."""
+    """A zone that goes, but for a few pods; each way to go returns the way back."""
 
     people: People
     zone: ZoneSpec
     left: int
 
-    async def scale(self, replicas: int) -> None:
-        """Scale it, as often as it takes."""
-        await self.people.insist(partial(scale_anyhow, self.people, self.zone.name, replicas))
-
     async def come_back(self) -> None:
         """Want all of its pods again."""
-        await self.scale(self.zone.replicas or 0)
+        await self._scale(self.zone.replicas or 0)
 
-    async def label(self, key: str, value: str | None) -> None:
-        """Change a label of it, as often as it takes."""
-        await self.people.insist(partial(self.people.label, self.zone.name, key, value))
+    async def scale_down(self) -> ComeBack:
+        await self._scale(self.left)
+        return self.come_back
 
-    async def recreate(self, propagation: Propagation) -> None:
+    async def recreate(self, propagation: Propagation) -> ComeBack:
         """Delete the set, and create it with the pods that are left."""
         await self.people.delete(self.zone.name, propagation)
         await self.people.wait(0, 40)
-        smaller = replace(self.zone, replicas=self.left)
-        await self.people.insist(partial(self.people.create, smaller))
+        await self.people.insist(self.people.create, replace(self.zone, replicas=self.left))
+        return self.come_back
 
-    async def move(self, first_ordinal: int, replicas: int) -> None:
+    async def scale_down_without(
+        self, key: str, meanwhile: str | None, usual: str | None
+    ) -> ComeBack:
+        """Scale it down while a label has another value, or is not there."""
+        await self.people.insist(self.people.label, self.zone.name, key, meanwhile)
+        await self._scale(self.left)
+        await self.people.wait(0, 20)
+        await self.people.insist(self.people.label, self.zone.name, key, usual)
+        return self.come_back
+
+    async def move_away(self) -> ComeBack:
         """Give it another first ordinal."""
-        spec: JsonObject = {"ordinals": {"start": first_ordinal}, "replicas": replicas}
-        await self.people.insist(partial(self.people.change_spec, self.zone.name, spec))
+        await self._move(self.zone.replicas or 0)
+
+        async def move_back() -> None:
+            await self._move(0)
+            await self.people.wait(32, 60)
+            await self.come_back()
+
+        return move_back
+
+    async def _scale(self, replicas: int) -> None:
+        await self.people.insist(scale_anyhow, self.people, self.zone.name, replicas)
+
+    async def _move(self, first_ordinal: int) -> None:
+        spec: JsonObject = {"ordinals": {"start": first_ordinal}, "replicas": self.left}
+        await self.people.insist(self.people.change_spec, self.zone.name, spec)
 
 
-ComeBack = Callable[[], Awaitable[None]]
-
-
-async def _scale_down(absence: Absence) -> ComeBack:
-    await absence.scale(absence.left)
-    return absence.come_back
-
-
-async def _recreate_over_orphans(absence: Absence) -> ComeBack:
-    await absence.recreate("Orphan")
-    return absence.come_back
-
-
-async def _recreate_over_volumes(absence: Absence) -> ComeBack:
-    await absence.recreate("Background")
-    return absence.come_back
-
-
-async def _scale_down_without_the_label(absence: Absence) -> ComeBack:
-    await absence.label(PREPARE, None)
-    await absence.scale(absence.left)
-    await absence.people.wait(0, 20)
-    await absence.label(PREPARE, "true")
-    return absence.come_back
-
-
-async def _scale_down_out_of_the_group(absence: Absence) -> ComeBack:
-    await absence.label(GROUP_LABEL, "elsewhere")
-    await absence.scale(absence.left)
-    await absence.people.wait(0, 20)
-    await absence.label(GROUP_LABEL, absence.zone.group)
-    return absence.come_back
-
-
-async def _move_away(absence: Absence) -> ComeBack:
-    replicas = absence.zone.replicas or 0
-    await absence.move(replicas, absence.left)
-
-    async def move_back() -> None:
-        await absence.move(0, absence.left)
-        await absence.people.wait(32, 60)
-        await absence.come_back()
-
-    return move_back
-
-
-WAYS: Final = (
-    _scale_down,
-    _recreate_over_orphans,
-    _recreate_over_volumes,
-    _scale_down_without_the_label,
-    _scale_down_out_of_the_group,
-    _move_away,
+WAYS: Final[tuple[Callable[[Absence], Awaitable[ComeBack]], ...]] = (
+    Absence.scale_down,
+    lambda absence: absence.recreate("Orphan"),
+    lambda absence: absence.recreate("Background"),
+    lambda absence: absence.scale_down_without(PREPARE, None, "true"),
+    lambda absence: absence.scale_down_without(GROUP_LABEL, "elsewhere", absence.zone.group),
+    Absence.move_away,
 )
 
 
@@ -196,13 +163,7 @@ def walked(size: Size) -> Scenario:
         await people.wait(0, 30)
         await walk.mend()
 
-    return Scenario(
-        name="walk",
-        size=size,
-        zones=list_zones(size),
-        script=script,
-        find_missing=name_unrolled,
-    )
+    return Scenario("walk", size, list_zones(size), script)
 
 
 @dataclass(slots=True)
@@ -216,10 +177,10 @@ class _Walk:
         rng = self.people.rng
         zone = rng.choice(self.zones)
         if self.people.find(zone.name) is None:
-            await self._try(lambda: self.people.create(zone))
+            await self.people.attempt(self.people.create, zone)
             return
         steps = self._wrong if rng.random() < WRONG_SHARE else self._right
-        await self._try(lambda: rng.choice(steps())(zone.name))
+        await self.people.attempt(lambda: rng.choice(steps())(zone.name))
 
     async def mend(self) -> None:
         """Leave every set in its group, able to roll, at one last template.
@@ -230,10 +191,10 @@ class _Walk:
         if self.people.rng.random() < LOST_SHARE:
             self.zones.remove(lost)
             if self.people.find(lost.name) is not None:
-                await self._try(partial(self.people.delete, lost.name))
+                await self.people.attempt(self.people.delete, lost.name)
         for zone in self.zones:
             if self.people.find(zone.name) is None:
-                await self.people.insist(partial(self.people.create, zone))
+                await self.people.insist(self.people.create, zone)
             for repair in self._repairs(zone):
                 await self.people.insist(repair)
 
@@ -287,7 +248,4 @@ class _Walk:
             return
         for zone in self.zones:
             if self.people.find(zone.name) is not None:
-                await self._try(partial(self.people.set_image, zone.name, image))
-
-    async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
-        await self.people.attempt(act)
+                await self.people.attempt(self.people.set_image, zone.name, image)

@@ -1,212 +1,163 @@
-"""The whole operator with `-use-zone-tracker` on a simulated cluster: T-07, T-08, ZONE-01 to 10."""
+"""The whole operator with `-use-zone-tracker` on a simulated cluster: `tracked.txt`."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from datetime import timedelta
+import re
+from pathlib import Path
 from typing import Final, cast
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from rollout_lab.admission.webhooks import HookCall
 from rollout_lab.model.history import Called, Commit, PodCalled
-from rollout_lab.model.request import ApiRefusal, ApiRequest
-from rollout_lab.process import SimulatedProcess
+from rollout_lab.model.request import ApiRefusal
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
+from rollout_operator.kube.api import CONFIG_MAPS, STATEFULSETS, JsonObject
+from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.scaling import format_entry
-from tests.simulation.chaos import QUOTA_PATH, Quota, later_webhook
-from tests.simulation.scenarios_book import get_scenario
+from tests.goldens import Golden
+from tests.simulation.chaos import later_webhook
+from tests.simulation.scenarios_book import TRACKED, get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
-from tests.simulation.scenarios_people import People, Route
+from tests.simulation.scenarios_people import ZONE_TRACKER, People, Route
 from tests.simulation.schedule import run
+from tests.simulation.traces_downscales import QUOTA_PATH, Quota
+from tests.stories import Steps, Story, read_stories
 from tests.virtual_time import in_virtual_time
 
-FLAG: Final = "-use-zone-tracker"
-NAME: Final = "rollout-operator-zone-tracker"
 OLD: Final = format_entry("2020-01-01T00:00:00Z")
-FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
 
 
-class TrackedWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """Three zones whose pods are prepared, a minute between their downscales, and an operator."""
+class TrackedStage(Steps):
+    """Three zones whose pods are prepared, a minute between their downscales, and an operator.
 
-    sandbox: Sandbox
-    people: People
-    operator: SimulatedProcess
+    Beside each command: which entries of the map were written (+), and which pods called.
+    """
 
-    @property
-    def held(self) -> JsonObject | None:
-        """Return the ConfigMap."""
-        return self.sandbox.api.get(CONFIG_MAPS, self.sandbox.namespace, NAME)
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._people = People(sandbox=sandbox, rng=random.Random(1))
+        self._operator = sandbox.process(webhooks=True, args=TRACKED)
+        self._data: JsonObject = {}
+        self._calls = 0
+        self._quota: Quota | None = None
 
-    @property
-    def data(self) -> Mapping[str, str]:
-        """Return its entries."""
-        assert self.held is not None
-        return cast(Mapping[str, str], self.held.get("data", {}))
+    async def set_up(self) -> None:
+        for letter in "abc":
+            await self._people.create(prepare_zone(ZoneSpec(name=f"zone-{letter}")))
+        await self._people.register_webhooks()
+        await asyncio.sleep(60)
+        await self.do_start()
 
-    async def put(self, data: Mapping[str, str]) -> None:
-        """Let a person create the ConfigMap."""
+    async def do_start(self) -> None:
+        self._operator.start()
+        await self._operator.wait_ready()
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def do_map(self, *entries: str) -> None:
+        """Let a person create the map, with old entries, and labels of their own."""
         body: JsonObject = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": NAME, "labels": {"owner": "another-team"}},
-            "data": dict(data),
+            "metadata": {"name": ZONE_TRACKER, "labels": {"owner": "another-team"}},
+            "data": dict.fromkeys(entries, OLD),
         }
-        await self.sandbox.call(
-            ApiRequest(
-                verb="create", resource=CONFIG_MAPS, namespace=self.sandbox.namespace, body=body
-            )
-        )
+        await self._people.post(CONFIG_MAPS, body)
+        self._data = self._read("data")
 
-    async def scale(self, zone: str, replicas: int = 2) -> str:
-        """Request fewer replicas; return the refusal, empty where there is none."""
+    async def do_scale(self, zone: str) -> str:
+        """Request a pod less; say what waits for what where it is refused."""
         try:
-            await self.people.scale(zone, replicas, Route.SCALE_MERGE)
+            await self._people.scale(f"zone-{zone}", 2, Route.SCALE_MERGE)
         except ApiRefusal as refusal:
-            return str(refusal)
-        return ""
+            said = r"zone-\w was downscaled|not today|failed calling webhook"
+            return f"refused: {re.findall(said, str(refusal))[-1]}"
+        return "done"
 
-    def called(self, method: str) -> list[str]:
-        """Return the pods that were called, in order."""
-        calls = self.sandbox.history.list_all(PodCalled)
-        return [call.pod for call in calls if call.method == method]
+    async def do_both(self) -> str:
+        """Have a second process that does not know of the first; each is asked for one zone."""
+        second = self._sandbox.process("operator-2", webhooks=True, args=TRACKED)
+        second.start()
+        await second.wait_ready()
+        turns = [self._operator, second]
+
+        async def send_request(call: HookCall) -> bytes:
+            return await turns[b'"zone-b"' in call.body].answer(call)
+
+        self._sandbox.api.hooks = send_request
+        return ", ".join(await asyncio.gather(self.do_scale("a"), self.do_scale("b")))
+
+    async def do_quota(self, word: str) -> None:
+        """Have another webhook refuse what comes after ours, or no more."""
+        if self._quota is None:
+            assert self._sandbox.api.hooks is not None
+            self._sandbox.api.hooks = self._quota = Quota(self._sandbox.api.hooks)
+            namespace = self._sandbox.namespace
+            hook = later_webhook(namespace, name="quota", path=QUOTA_PATH, policy="Fail")
+            await self._sandbox.call(hook)
+        self._quota.is_used_up = word == "full"
+
+    async def do_crash(self) -> None:
+        """Let the operator die once it has written to the map."""
+
+        def crash(commit: Commit) -> None:
+            if commit.resource == CONFIG_MAPS and self._operator.starts == 1:
+                self._operator.crash()
+
+        self._sandbox.api.on_commit(crash)
+
+    async def do_rest(self) -> str:
+        """Say what the map has, whose labels, how it was used, and what sets say of times."""
+        calls = self._sandbox.history.list_all(Called)
+        own = [one.request for one in calls if one.actor.startswith("operator")]
+        verbs = sorted({one.verb for one in own if one.resource == CONFIG_MAPS})
+        sets = self._sandbox.api.list(STATEFULSETS, self._sandbox.namespace)
+        annotated = [one for one in sets if LAST_DOWNSCALE in str(one)]
+        entries = [key if value != OLD else f"{key} of old" for key, value in self._data.items()]
+        labels = cast(JsonObject, self._read("metadata").get("labels", {}))
+        return f"{', '.join(entries)}; {labels}; {' '.join(verbs)}; {len(annotated)} sets say so"
+
+    def look(self) -> list[str]:
+        before, self._data = self._data, self._read("data")
+        kept = {key for key in before if before[key] == self._data.get(key)}
+        changed = [
+            f"{'+' if key in self._data else '-'}{key}"
+            for key in {**before, **self._data}
+            if key not in kept
+        ]
+        calls = self._sandbox.history.list_all(PodCalled)
+        called = [f"{call.method} {call.pod}" for call in calls[self._calls :]]
+        self._calls = len(calls)
+        return [" ".join(part) for part in (sorted(changed), called) if part]
+
+    def _read(self, part: str) -> JsonObject:
+        held = self._sandbox.api.get(CONFIG_MAPS, self._sandbox.namespace, ZONE_TRACKER) or {}
+        return cast(JsonObject, held.get(part, {}))
 
 
-@asynccontextmanager
-async def run_world() -> AsyncIterator[TrackedWorld]:
-    async with Sandbox(namespace="prod") as sandbox:
-        people = People(sandbox=sandbox, rng=random.Random(1))
-        for letter in "abc":
-            await people.create(prepare_zone(ZoneSpec(name=f"zone-{letter}")))
-        await people.register_webhooks()
-        await asyncio.sleep(60)
-        operator = sandbox.process(webhooks=True, args=[FLAG])
-        operator.start()
-        await operator.wait_ready()
-        yield TrackedWorld(sandbox=sandbox, people=people, operator=operator)
-
-
-@in_virtual_time
-async def test_a_fresh_map_lets_all_zones_wait_and_then_one_goes_at_a_time() -> None:
-    """ZONE-03, ZONE-07, ZONE-09, D-23, T-07 #2 and #3: times are nowhere but in the ConfigMap."""
-    async with run_world() as here:
-        assert "zone-b was downscaled at 2026-01-02 03:05" in await here.scale("zone-a")
-        assert set(here.data) == {"zone-a", "zone-b", "zone-c"}
-        assert here.called("POST") == []
-        await asyncio.sleep(65)
-        before = here.data
-        assert await here.scale("zone-a") == ""
-        await asyncio.sleep(20)
-        assert "zone-a was downscaled at" in await here.scale("zone-b")
-        changed = {key for key in before if here.data[key] != before[key]}
-        assert changed == {"zone-a"}
-        await asyncio.sleep(60)
-        assert await here.scale("zone-b") == ""
-        for name in ("zone-a", "zone-b"):
-            found = cast(JsonObject, here.people.find(name))
-            assert "grafana.com/last-downscale" not in str(found["metadata"])
-
-
-@in_virtual_time
-async def test_what_others_keep_in_the_map_stays() -> None:
-    """W-16, ZONE-09: their entries and labels; and the operator requests no list and no watch."""
-    async with run_world() as here:
-        await here.put(FOREIGN)
-        assert await here.scale("zone-a") == ""
-        await asyncio.sleep(60)
-        assert {key: here.data[key] for key in FOREIGN} == FOREIGN
-        assert set(here.data) == {*FOREIGN, "zone-a"}
-        assert here.held is not None
-        assert cast(JsonObject, here.held["metadata"])["labels"] == {"owner": "another-team"}
-        calls = here.sandbox.history.list_all(Called)
-        own = [call for call in calls if call.actor == here.operator.name]
-        verbs = {call.request.verb for call in own if call.request.resource == CONFIG_MAPS}
-        assert verbs == {"get", "patch"}
-
-
-@pytest.mark.parametrize("data", [{}, {"zone-a": OLD}], ids=["none", "of long ago"])
-def test_a_downscale_that_a_client_refuses_restores_the_former_entry(
-    data: Mapping[str, str],
-) -> None:
-    """LI-05, FP-22: pods are told that they stay, and another zone may go."""
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("tracked.txt")))
+def test_story(story: Story, golden: Golden) -> None:
+    found: list[str] = []
 
     @in_virtual_time
     async def play() -> None:
-        async with run_world() as here:
-            await here.put({**FOREIGN, **data})
-            api = here.sandbox.api
-            assert api.hooks is not None
-            api.hooks = quota = Quota(api.hooks)
-            await here.sandbox.call(
-                later_webhook("prod", name="quota", path=QUOTA_PATH, policy="Fail")
-            )
-            assert "not today" in await here.scale("zone-a")
-            assert here.data["zone-a"] != data.get("zone-a")
-            await asyncio.sleep(50)
-            assert here.data == {**FOREIGN, **data}
-            assert here.called("DELETE") == ["zone-a-2"]
-            quota.is_used_up = False
-            assert await here.scale("zone-b") == ""
+        async with Sandbox(namespace="prod") as sandbox:
+            stage = TrackedStage(sandbox)
+            await stage.set_up()
+            found.extend(await stage.play(story.commands))
 
     play()
-
-
-@in_virtual_time
-async def test_fp06_a_crash_between_record_and_answer() -> None:
-    """FP-06, SI-11, LI-05: the entry stands and holds the others back; the pod is un-prepared."""
-    async with run_world() as here:
-        await here.put(FOREIGN)
-
-        def crash(commit: Commit) -> None:
-            if commit.resource == CONFIG_MAPS and here.operator.starts == 1:
-                here.operator.crash()
-
-        here.sandbox.api.on_commit(crash)
-        assert "failed calling webhook" in await here.scale("zone-a")
-        assert "zone-a" in here.data
-        assert here.called("POST") == ["zone-a-2"]
-        here.operator.start()
-        await here.operator.wait_ready()
-        await asyncio.sleep(50)
-        assert here.called("DELETE") == ["zone-a-2"]
-        assert "zone-a was downscaled at" in await here.scale("zone-b")
-        assert await here.scale("zone-a") == "", "its own time does not matter"
-
-
-@in_virtual_time
-async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
-    """W-15, SI-11: two zones requested at once, one by each; exactly one goes."""
-    async with run_world() as here:
-        await here.put(FOREIGN)
-        second = here.sandbox.process("operator-2", webhooks=True, args=[FLAG])
-        second.start()
-        await second.wait_ready()
-        turns = [here.operator, second]
-
-        async def send_request(call: HookCall) -> bytes:
-            is_b = b'"zone-b"' in call.body
-            return await turns[is_b].answer(call)
-
-        here.sandbox.api.hooks = send_request
-        answers = await asyncio.gather(here.scale("zone-a"), here.scale("zone-b"))
-        assert sorted(bool(answer) for answer in answers) == [False, True]
-        assert "was downscaled at" in max(answers)
-        assert len(set(here.data) - set(FOREIGN)) == 1
-        await asyncio.sleep(60)
-        assert len(set(here.called("DELETE"))) == 1
+    story.check(found, golden)
 
 
 @pytest.mark.thorough
 def test_some_schedules_of_two_downscales_are_clean() -> None:
     """SI-10 to 16, LI-05: by the same judges as without the tracker."""
-    scenario = get_scenario("s7")
+    scenario = replace(get_scenario("s7"), args=TRACKED)
     for seed in range(100, 108):
-        outcome = run(replace(scenario, args=(*scenario.args, FLAG)), seed)
-        assert outcome.verdict.is_clean, f"seed {seed}\n{outcome.verdict}"
-        assert outcome.span > timedelta(0)
+        verdict = run(scenario, seed).verdict
+        assert verdict.is_clean, f"seed {seed}\n{verdict}"

@@ -47,13 +47,14 @@ from rollout_operator.planning.wording import count
 from tests.judge.promises import Verdict
 from tests.simulation import scenarios_policies as policies
 from tests.simulation import scenarios_releases as releases
-from tests.simulation.chaos import QUOTA_PATH, Quota, later_webhook
+from tests.simulation.chaos import later_webhook
 from tests.simulation.drainers import guard, unguard
 from tests.simulation.runs import LIMITS, End, judge
 from tests.simulation.runtime import now
 from tests.simulation.scenarios import Size, name_unready, name_unrolled
 from tests.simulation.scenarios_drains import node_name
 from tests.simulation.scenarios_people import People, Route
+from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.simulation.traces_drains import BY_PARTITION, BY_ZONE, LABELS, drainer, guarded, zones
 
 FILE: Final = Path(__file__).with_suffix(".txt")
