@@ -3,21 +3,14 @@
 Built once per history; nothing is judged here. Only the namespace that is served is seen.
 """
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
-from rollout_lab.model.history import (
-    Called,
-    Commit,
-    Fault,
-    History,
-    Lived,
-    PodCalled,
-    Record,
-    Reviewed,
-)
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Called, Commit, Fault, History, Lived, PodCalled, Reviewed
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.trace.releases import is_of_releases
 
@@ -28,16 +21,39 @@ from rollout_operator.kube.api import (
     PODS,
     STATEFULSETS,
     ZONE_BUDGETS,
-    JsonObject,
 )
 from rollout_operator.model.names import PREPARE_PATH
-from tests.judge.objects import Json, Pod, Set, read_delay_path, read_pod, read_set
+from tests.judge.objects import Json, Pod, Set, annotations, read_delay_path, read_pod, read_set
 from tests.judge.promises import Promises
 
+_T = TypeVar("_T")
 CacheAge = Pod | Set
+NO_TIME: Final = timedelta(0)
 FOREVER: Final = timedelta.max
+REPLICAS: Final = "/spec/replicas"
 # What is said of a process that lives as long as its world: to a judge it lives on.
 WORLD_ENDED: Final = "killed"
+
+
+class Track(msgspec.Struct, Generic[_T]):
+    """Each state that something was in, and since when."""
+
+    begins: list[timedelta] = []
+    states: list[_T] = []
+
+    def add(self, at: timedelta, state: _T) -> None:
+        self.begins.append(at)
+        self.states.append(state)
+
+    def find(self, at: timedelta) -> _T | None:
+        """Return the state at a time, None before the first."""
+        place = bisect_right(self.begins, at)
+        return self.states[place - 1] if place else None
+
+    def window(self, since: timedelta, until: timedelta = FOREVER) -> Sequence[_T]:
+        """Return the states from `since` on, the one that was current then included."""
+        first = max(bisect_right(self.begins, since) - 1, 0)
+        return self.states[first : bisect_right(self.begins, until)]
 
 
 class ProcessRun(msgspec.Struct):
@@ -55,6 +71,10 @@ class ProcessRuns(msgspec.Struct):
 
     by_actor: dict[str, list[ProcessRun]] = {}
 
+    @property
+    def all(self) -> list[ProcessRun]:
+        return [one for runs in self.by_actor.values() for one in runs]
+
     def take(self, lived: Lived) -> None:
         """Record a step in a life."""
         runs = self.by_actor.setdefault(lived.actor, [])
@@ -62,7 +82,7 @@ class ProcessRuns(msgspec.Struct):
             runs.append(ProcessRun(lived.actor, lived.at))
             return
         if not runs:
-            runs.append(ProcessRun(lived.actor, timedelta(0)))
+            runs.append(ProcessRun(lived.actor, NO_TIME))
         run = runs[-1]
         if lived.what == "ready":
             run.ready_at = lived.at
@@ -73,7 +93,7 @@ class ProcessRuns(msgspec.Struct):
         """Return the life that a process led at a time, None where it was dead."""
         runs = self.by_actor.get(actor)
         if runs is None:
-            return ProcessRun(actor, timedelta(0))
+            return ProcessRun(actor, NO_TIME)
         return next((one for one in reversed(runs) if one.holds(at)), None)
 
     def find_before(self, run: ProcessRun | None, actor: str, at: timedelta) -> ProcessRun | None:
@@ -83,29 +103,20 @@ class ProcessRuns(msgspec.Struct):
         return ended[-1] if ended else None
 
     def count_starts(self, begin: timedelta, end: timedelta) -> int:
-        runs = [one for each in self.by_actor.values() for one in each]
-        return sum(begin <= one.begun <= end for one in runs)
+        return sum(begin <= one.begun <= end for one in self.all)
 
     def are_the_same(self, begin: timedelta, end: timedelta) -> bool:
         """Return whether no process started or ended in a span of time."""
-        runs = [one for each in self.by_actor.values() for one in each]
-        return not any(begin <= at <= end for one in runs for at in (one.begun, one.ended))
+        return not any(begin <= at <= end for one in self.all for at in (one.begun, one.ended))
 
     @property
     def last_ready(self) -> timedelta | None:
         """Return since when the youngest process that still lives has been ready."""
-        alive = [
-            one.ready_at
-            for runs in self.by_actor.values()
-            for one in runs
-            if one.ended == FOREVER and one.ready_at is not None
-        ]
-        return max(alive, default=None)
+        alive = [one.ready_at for one in self.all if one.ended == FOREVER]
+        return max((at for at in alive if at is not None), default=None)
 
     def is_any_up(self) -> bool:
-        return not self.by_actor or any(
-            one.ended == FOREVER for runs in self.by_actor.values() for one in runs
-        )
+        return not self.by_actor or any(one.ended == FOREVER for one in self.all)
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +169,7 @@ class Book(msgspec.Struct):
     """Writes of Leases: of the election, there is no other."""
     evictions: dict[int, Called] = {}
     """Those that were carried out, by number of the delete that each has led to."""
-    ended_at: timedelta = timedelta(0)
+    ended_at: timedelta = NO_TIME
 
     def is_operator(self, actor: str) -> bool:
         return actor.startswith(self.promises.operators)
@@ -178,31 +189,33 @@ def read_book(history: History, promises: Promises) -> Book:
     book = Book(promises, ProcessRuns())
     seen: dict[tuple[str, str], CacheAge] = {}
     for record in history.records:
-        _take(book, record, seen)
-    _part_calls(book)
-    book.ended_at = max(history.records[-1].at, promises.ended_at or timedelta(0))
+        match record:
+            case Commit():
+                _take_commit(book, record, seen)
+            case Called():
+                book.calls[record.number] = record
+                _take_eviction(book, record)
+                if book.is_operator(record.actor) and record.request.resource != LEASES:
+                    book.own_calls.append(record)
+            case Reviewed():
+                book.reviews.append(record)
+            case PodCalled() if book.is_operator(record.actor):
+                book.pod_calls.append(record)
+            case Fault():
+                book.faults.append(record)
+            case Lived() if book.is_operator(record.actor):
+                book.runs.take(record)
+            case _:
+                pass
+    # Calls about delayed downscales are another matter, by all paths that sets ever named.
+    sets = [one.commit.after for one in book.writes if isinstance(one.now, Set)]
+    prepared = {str(annotations(one).get(PREPARE_PATH, "")).strip("/") for one in sets}
+    delayed = {read_delay_path(one) for one in sets} - prepared
+    calls = book.pod_calls
+    book.pod_calls = [one for one in calls if one.path.strip("/") not in delayed]
+    book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
+    book.ended_at = max(history.records[-1].at, promises.ended_at or NO_TIME)
     return book
-
-
-def _take(book: Book, record: Record, seen: dict[tuple[str, str], CacheAge]) -> None:
-    match record:
-        case Commit():
-            _take_commit(book, record, seen)
-        case Called():
-            book.calls[record.number] = record
-            _take_eviction(book, record)
-            if book.is_operator(record.actor) and record.request.resource != LEASES:
-                book.own_calls.append(record)
-        case Reviewed():
-            book.reviews.append(record)
-        case PodCalled() if book.is_operator(record.actor):
-            book.pod_calls.append(record)
-        case Fault():
-            book.faults.append(record)
-        case Lived() if book.is_operator(record.actor):
-            book.runs.take(record)
-        case _:
-            pass
 
 
 def _take_eviction(book: Book, called: Called) -> None:
@@ -210,13 +223,10 @@ def _take_eviction(book: Book, called: Called) -> None:
     if called.request.subresource != "eviction" or called.status >= 300:
         return
     for inner in reversed(book.calls.values()):
-        request = inner.request
         if inner.at != called.at:
             return
-        if (request.verb, request.name, inner.actor) == (
-            *("delete", called.request.name),
-            called.actor,
-        ):
+        found = (inner.request.verb, inner.request.name, inner.actor)
+        if found == ("delete", called.request.name, called.actor):
             book.evictions[inner.number] = called
             return
 
@@ -225,19 +235,21 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
     plural = commit.resource.plural
     if plural.endswith("webhookconfigurations"):
         book.configurations.append(commit)
-    if plural == ZONE_BUDGETS.plural and commit.namespace == book.promises.namespace:
-        book.budgets.append(commit)
-    if plural == MULTI_AZ_ROLLOUTS.plural and commit.namespace == book.promises.namespace:
-        book.policies.append(commit)
     if is_of_releases(commit.resource):
         book.releases.append(commit)
-    if plural == CONFIG_MAPS.plural and commit.namespace == book.promises.namespace:
-        book.maps.append(commit)
-    if plural == LEASES.plural:
-        book.leases.append(commit)
-    if plural == REPLICA_TEMPLATES.plural:
-        book.templates.append(commit)
-    if commit.namespace != book.promises.namespace or plural not in _READ:
+    anywhere = {LEASES.plural: book.leases, REPLICA_TEMPLATES.plural: book.templates}
+    if plural in anywhere:
+        anywhere[plural].append(commit)
+    if commit.namespace != book.promises.namespace:
+        return
+    ours = {
+        ZONE_BUDGETS.plural: book.budgets,
+        MULTI_AZ_ROLLOUTS.plural: book.policies,
+        CONFIG_MAPS.plural: book.maps,
+    }
+    if plural in ours:
+        ours[plural].append(commit)
+    if plural not in _READ:
         return
     write = read_write(commit, seen.pop((plural, commit.name), None))
     if write.now is not None:
@@ -247,25 +259,12 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
 
 def read_write(commit: Commit, before: CacheAge | None = None) -> Write:
     """Return what a commit did; `before` is what it changed, as far as that was read already."""
-    read = _READ.get(commit.resource.plural, _leave)
-    if before is None and commit.before is not None:
+    read, now = _READ.get(commit.resource.plural), None
+    if read is not None and before is None and commit.before is not None:
         before = read(commit.before)
-    now = None if commit.after is None else read(commit.after)
+    if read is not None and commit.after is not None:
+        now = read(commit.after)
     return Write(commit=commit, before=before, now=now)
-
-
-def _leave(found: Json) -> None:
-    """Read nothing of a kind that each judge reads by itself."""
-
-
-def _part_calls(book: Book) -> None:
-    """Distinguish calls about delayed downscales from others, by all paths that sets ever named."""
-    sets = [one.commit.after for one in book.writes if isinstance(one.now, Set)]
-    prepared = {str(annotations(one).get(PREPARE_PATH, "")).strip("/") for one in sets}
-    delayed = {read_delay_path(one) for one in sets} - prepared
-    calls = book.pod_calls
-    book.pod_calls = [one for one in calls if one.path.strip("/") not in delayed]
-    book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
 
 
 _READ: Final[Mapping[str, Callable[[Json], CacheAge | None]]] = {
@@ -282,33 +281,12 @@ def list_deletes(history: History) -> list[str]:
     ]
 
 
-def annotations(found: JsonObject | None) -> JsonObject:
-    return _map(found, "annotations")
-
-
-def labels(found: JsonObject | None) -> JsonObject:
-    return _map(found, "labels")
-
-
 def requested_replicas(called: Called) -> int | None:
     """Return how many replicas a write requests, None where that is unknown."""
     body = called.request.body
     if isinstance(body, dict):
-        return _replicas(body)
-    for step in body or ():
-        if step.get("path") == "/spec/replicas" and step.get("op") != "test":
-            value = step.get("value")
-            return value if isinstance(value, int) else None
-    return None
-
-
-def _replicas(body: JsonObject) -> int | None:
-    spec = body.get("spec")
-    value = spec.get("replicas") if isinstance(spec, dict) else None
+        value = child(body, "spec").get("replicas")
+    else:
+        steps = (one for one in body or () if one.get("op") != "test")
+        value = next((one.get("value") for one in steps if one.get("path") == REPLICAS), None)
     return value if isinstance(value, int) else None
-
-
-def _map(found: JsonObject | None, key: str) -> JsonObject:
-    metadata = (found or {}).get("metadata")
-    inner = metadata.get(key) if isinstance(metadata, dict) else None
-    return inner if isinstance(inner, dict) else {}

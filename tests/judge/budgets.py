@@ -6,23 +6,21 @@ Facts count that were there for `known`, or at the operator's read where that wa
 operator itself has let go counts at once. While a budget changes, either version will do.
 """
 
-import json
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
 from rollout_lab.model.fields import child, children, name_of, text
-from rollout_lab.model.history import Called, Commit, Fault, Reviewed
+from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import DISRUPTION_RECORD
-from tests.judge.book import Book, Write, annotations, labels
+from tests.judge.book import Book, Track, Write
 from tests.judge.deletes import Delete, get_span, is_live, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
-from tests.judge.objects import Pod, Set, read_time
+from tests.judge.objects import Pod, Set, annotations, labels, read_time
 from tests.judge.policies import holds
 from tests.judge.promises import Violation
 from tests.judge.state import World
@@ -58,7 +56,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many pods may be gone; `states` are those of the zone, of late."""
         if self.maximum or not self.share:
             return self.maximum
-        return max((_share(self.share, one.replicas) for one in states), default=0)
+        counts = [one.replicas for one in states]
+        return max((max(1, self.share * one // 100) for one in counts if one), default=0)
 
 
 def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
@@ -70,48 +69,43 @@ _State = Mapping[str, tuple[Rule, ...]]
 """By name of a budget, the rules that may be in force by what it said."""
 
 
-class Timeline(msgspec.Struct):
-    begins: list[timedelta] = []
-    states: list[_State] = []
-
-    def find(self, labels: Mapping[str, object], since: timedelta, until: timedelta) -> list[Rule]:
-        """Return the rules that may be in force for a pod in a span of time, the newest last.
-
-        Empty where it was under no budget for a part of that time, however short.
-        """
-        first = bisect_right(self.begins, since) - 1
-        found: list[Rule] = []
-        if first < 0:
-            return []
-        for state in self.states[first : bisect_right(self.begins, until)]:
-            each = ([rule for rule in rules if rule.selects(labels)] for rules in state.values())
-            selecting = [rules for rules in each if rules]
-            if not selecting:
-                return []
-            found += selecting[0] if len(selecting) == 1 else [forbidding(SEVERAL, {})]
-        return found
-
-
-def read_timeline(book: Book) -> Timeline:
-    timeline = Timeline()
+def read_timeline(book: Book) -> Track[_State]:
+    timeline: Track[_State] = Track()
+    state: _State = {}
     for commit in book.budgets:
-        last = timeline.states[-1] if timeline.states else {}
-        timeline.begins.append(commit.at)
-        timeline.states.append(_next(last, commit))
+        before = state.get(commit.name, ())
+        state = {name: rules for name, rules in state.items() if name != commit.name}
+        if commit.after is not None:
+            state[commit.name] = tuple(_list_in_force(before, commit.after))
+        timeline.add(commit.at, state)
     return timeline
 
 
-def _next(last: _State, commit: Commit) -> _State:
-    state = {name: rules for name, rules in last.items() if name != commit.name}
-    if commit.after is None:
-        return state
-    rule = read_rule(commit.after)
+def find_rules(
+    timeline: Track[_State], labels: Mapping[str, object], since: timedelta, until: timedelta
+) -> list[Rule]:
+    """Return the rules that may be in force for a pod in a span of time, the newest last.
+
+    Empty where it was under no budget for a part of that time, however short.
+    """
+    found: list[Rule] = []
+    for state in timeline.window(since, until) if timeline.find(since) is not None else ():
+        each = ([rule for rule in rules if rule.selects(labels)] for rules in state.values())
+        selecting = [rules for rules in each if rules]
+        if not selecting:
+            return []
+        found += selecting[0] if len(selecting) == 1 else [forbidding(SEVERAL, {})]
+    return found
+
+
+def _list_in_force(before: Iterable[Rule], budget: JsonObject) -> Iterator[Rule]:
+    rule = read_rule(budget)
     if rule is not None:
-        return {**state, commit.name: (rule,)}
-    selector = child(commit.after, "spec", "selector", "matchLabels")
+        yield rule
+        return
     # The last one that made sense stays in force; a process that never saw it lets nothing go.
-    kept = [one for one in last.get(commit.name, ()) if one.maximum or one.share]
-    return {**state, commit.name: (*kept, forbidding(commit.name, selector))}
+    yield from (one for one in before if one.maximum or one.share)
+    yield forbidding(name_of(budget), child(budget, "spec", "selector", "matchLabels"))
 
 
 def read_rule(budget: JsonObject) -> Rule | None:
@@ -148,10 +142,6 @@ def _has_group(pattern: str, group: int, is_named: bool) -> bool:
     return 1 <= group <= groups and (groups == 1 or is_named)
 
 
-def _share(percent: int, replicas: int) -> int:
-    return max(1, percent * replicas // 100) if replicas else 0
-
-
 EVICTION_PATH: Final = "/admission/pod-eviction"
 
 
@@ -171,28 +161,24 @@ def map_evictions(book: Book) -> dict[int, Eviction]:
     for review in list_reviews(book, EVICTION_PATH):
         if review.allowed:
             reviews[review.call] = review
-    return {
-        inner: Eviction(
-            called=called,
-            review=reviews[called.number],
-            read_at=_get_live_read(book, reviews[called.number]),
-        )
-        for inner, called in book.evictions.items()
-        if called.number in reviews
-    }
+    found: dict[int, Eviction] = {}
+    for inner, called in book.evictions.items():
+        if (last := reviews.get(called.number)) is not None:
+            read_at = max(_list_reads(book, last), default=last.begun)
+            found[inner] = Eviction(called=called, review=last, read_at=read_at)
+    return found
 
 
-def _get_live_read(book: Book, review: Reviewed) -> timedelta:
-    reads = [
+def _list_reads(book: Book, review: Reviewed) -> list[timedelta]:
+    return [
         one.begun
         for one in book.own_calls
         if one.actor == review.actor and one.request.verb == "list" and is_live(one)
         if one.request.resource == PODS and review.begun <= one.begun and one.at <= review.at
     ]
-    return max(reads, default=review.begun)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True):
     """That a pod may go, as it was written on it."""
 
     pod: str
@@ -242,17 +228,14 @@ def read_record(write: Write) -> Record | None:
     if not isinstance(write.now, Pod):
         return None
     found = annotations(write.commit.after).get(DISRUPTION_RECORD)
-    said = _decode(found)
+    try:
+        said = msgspec.json.decode(str(found), type=dict[str, object])
+    except ValueError:
+        return None
     if said.get("uid") != write.now.uid:
         return None
-    return Record(
-        pod=write.now.name,
-        uid=write.now.uid,
-        text=str(found),
-        engine=str(said.get("engine", "")),
-        at=write.at,
-        call=write.commit.call,
-    )
+    pod, commit = write.now, write.commit
+    return Record(pod.name, pod.uid, str(found), str(said.get("engine", "")), write.at, commit.call)
 
 
 def _keep(since: dict[str, timedelta], uid: str, at: timedelta, phase: str) -> None:
@@ -260,14 +243,6 @@ def _keep(since: dict[str, timedelta], uid: str, at: timedelta, phase: str) -> N
         since.setdefault(uid, at)
     else:
         since.pop(uid, None)
-
-
-def _decode(value: object) -> JsonObject:
-    try:
-        found = json.loads(str(value))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 # Budgets are only watched: what goes wrong with that may keep a change from the operator so long.
@@ -373,7 +348,8 @@ class Judge:
         pod = write.ended_pod
         if pod is None or pod.owner in world.sets or write.commit.call not in self._evictions:
             return False
-        return bool(self._timeline.find(self._facts.labels.get(pod.uid, {}), write.at, write.at))
+        labels = self._facts.labels.get(pod.uid, {})
+        return bool(find_rules(self._timeline, labels, write.at, write.at))
 
     def list_rules(self, disruption: JudgedDisruption) -> list[Rule]:
         """Return the rules that may be in force for a pod; none where it is under no budget."""
@@ -383,9 +359,11 @@ class Judge:
         late = [
             one.at - known
             for one in troubles
-            if ZONE_BUDGETS.plural in one.text or _may_be_cut_off(one, disruption.at)
+            if ZONE_BUDGETS.plural in one.text
+            # A stream may still be dead since a partition, and taken for alive.
+            or (one.kind == "partition" and disruption.at <= one.at + UNPROVEN)
         ]
-        return self._timeline.find(labels, min([since, *late]), disruption.at)
+        return find_rules(self._timeline, labels, min([since, *late]), disruption.at)
 
     def judge(self, disruption: JudgedDisruption, rules: list[Rule]) -> Iterator[Violation]:
         """Yield what a disruption breaks: nothing where any of the rules allows it."""
@@ -396,11 +374,6 @@ class Judge:
                 yield Violation(invariant, disruption.at, text)
         if findings:
             yield from _judge_record(disruption)
-
-
-def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
-    """Return whether a stream may still be dead since a partition, and taken for alive."""
-    return fault.kind == "partition" and at <= fault.at + UNPROVEN
 
 
 def _judge_by(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
@@ -496,21 +469,16 @@ def _judge_record(disruption: JudgedDisruption) -> Iterator[Violation]:
         why = "nothing on the pod says that it may go"
     elif not book.promises.is_observed:
         called = book.calls.get(record.call)
+        body = called.request.body if called else None
+        swap = child(body, "metadata") if isinstance(body, dict) else {}
+        swaps = swap.get("resourceVersion") and swap.get("uid")
         if called is None or not book.is_operator(called.actor):
             why = "who wrote that it may go is not the operator"
-        elif not _swaps(called):
+        elif called.request.verb != "patch" or not swaps:
             why = "that it may go was written without its resourceVersion"
     if why:
         text = f"{disruption.text}: {why}"
         yield Violation("SI-17", disruption.at, text)
-
-
-def _swaps(called: Called) -> bool:
-    """Return whether a patch holds only for the version that was decided on."""
-    body = called.request.body
-    metadata = body.get("metadata") if isinstance(body, dict) else None
-    is_swap = isinstance(metadata, dict) and metadata.get("resourceVersion") and metadata.get("uid")
-    return called.request.verb == "patch" and bool(is_swap)
 
 
 def _may_not_patch(disruption: JudgedDisruption) -> bool:
@@ -537,14 +505,18 @@ def list_overlaps(book: Book) -> Iterator[Violation]:
     grants = list(list_grants(book))
     if not grants:
         return
-    sets = [(write.at, write.now) for write in book.writes if isinstance(write.now, Set)]
+    groups: dict[str, Track[str | None]] = {}
+    for write in book.writes:
+        if isinstance(write.now, Set):
+            groups.setdefault(write.now.name, Track()).add(write.at, write.now.group)
 
-    def find_group(zone: str, at: timedelta) -> str | None:
-        """Return the group of a zone at a time: it may have left it meanwhile."""
-        states = [one for since, one in sets if one.name == zone and since <= at]
-        return states[-1].group if states else None
-
-    disruptions: list[Delete | Eviction] = [*map_deletes(book).values(), *_list_covered(book)]
+    # An eviction counts of a pod under a budget, as its record shows.
+    marked = {write.commit.name for write in book.writes if read_record(write) is not None}
+    evictions = map_evictions(book).values()
+    disruptions: list[Delete | Eviction] = [
+        *map_deletes(book).values(),
+        *(one for one in evictions if one.called.request.name in marked),
+    ]
     for disruption in disruptions:
         for grant in grants:
             name = disruption.called.request.name
@@ -552,21 +524,10 @@ def list_overlaps(book: Book) -> Iterator[Violation]:
             if zone == grant.zone or not _is_between(book, disruption, grant):
                 continue
             at = _get_decided(disruption)
-            if find_group(zone, at) == find_group(grant.zone, at):
-                what = "delete" if isinstance(disruption, Delete) else "eviction"
-                text = (
-                    f"{what} of {name}: {grant.zone} was granted a downscale that might still be"
-                    " written"
-                )
+            if len({groups.get(one, Track()).find(at) for one in (zone, grant.zone)}) == 1:
+                text = f"{'delete' if isinstance(disruption, Delete) else 'eviction'} of {name}:"
+                text += f" {grant.zone} was granted a downscale that might still be written"
                 yield Violation("SI-02", disruption.called.at, text)
-
-
-def _list_covered(book: Book) -> Iterator[Eviction]:
-    """Yield the evictions that were carried out of pods under a budget, as their records show."""
-    marked = {write.commit.name for write in book.writes if read_record(write) is not None}
-    for eviction in map_evictions(book).values():
-        if eviction.called.request.name in marked:
-            yield eviction
 
 
 def list_grants(book: Book) -> Iterator[Grant]:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from rollout_lab.model.history import Called, Fault
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import Book, ProcessRun, labels
-from tests.judge.objects import Set
+from tests.judge.book import Book, ProcessRun
+from tests.judge.objects import Set, labels
 from tests.judge.policies import read_batch
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.

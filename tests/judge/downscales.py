@@ -6,7 +6,6 @@ dry runs may leave behind is judged in `reviews`.
 """
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -14,16 +13,24 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
-from rollout_lab.model.fields import child, text
-from rollout_lab.model.history import Called, Fault, PodCalled, Reviewed
+from rollout_lab.model.fields import child, children, text
+from rollout_lab.model.history import Called, PodCalled, Reviewed
 from rollout_lab.world import EPOCH
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.model.names import LAST_DOWNSCALE, NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.judge.book import Book, Write, annotations, labels, requested_replicas
+from tests.judge.book import FOREVER, NO_TIME, Book, Track, Write, requested_replicas
 from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent
-from tests.judge.objects import Pod, Set, is_brake_on, read_delay_path, read_desired
+from tests.judge.objects import (
+    Pod,
+    Set,
+    annotations,
+    is_brake_on,
+    labels,
+    read_delay_path,
+    read_desired,
+)
 from tests.judge.promises import Violation
 from tests.judge.state import World
 
@@ -73,38 +80,21 @@ class Downscale(msgspec.Struct, frozen=True, kw_only=True):
         return f"downscale of {self.before.name} from {self.before.replicas} to {self.now.replicas}"
 
 
-class Guards(msgspec.Struct):
-    begins: list[timedelta] = []
-    states: list[dict[str, tuple[JsonObject, ...]]] = []
-    """Hooks by name of the configuration."""
-
-    def find(self, at: timedelta, subresource: str) -> frozenset[str]:
-        """Return the paths that an update of a set, or of its subresource, was sent to."""
-        place = bisect_right(self.begins, at) - 1
-        hooks = [] if place < 0 else [one for all_ in self.states[place].values() for one in all_]
-        return frozenset(
-            text(hook, "clientConfig", "service", "path")
-            for hook in hooks
-            if _covers(hook, subresource)
-        )
+_Hooks = Mapping[str, Sequence[JsonObject]]
+"""By name of the configuration."""
 
 
-def read_guards(book: Book) -> Guards:
-    guards = Guards()
+def _read_guards(book: Book) -> Track[_Hooks]:
+    guards: Track[_Hooks] = Track()
+    hooks: _Hooks = {}
     for commit in book.configurations:
-        last = guards.states[-1] if guards.states else {}
-        state = {name: hooks for name, hooks in last.items() if name != commit.name}
-        if commit.after is not None:
-            found = commit.after.get("webhooks")
-            hooks = found if isinstance(found, list) else []
-            state[commit.name] = tuple(hook for hook in hooks if isinstance(hook, dict))
-        guards.begins.append(commit.at)
-        guards.states.append(state)
+        hooks = {**hooks, commit.name: children(commit.after or {}, "webhooks")}
+        guards.add(commit.at, hooks)
     return guards
 
 
 def list_downscales(book: Book) -> list[Downscale]:
-    guards, world, found = read_guards(book), World(), []
+    guards, world, found = _read_guards(book), World(), []
     for write in book.writes:
         match write.before, write.now:
             case Set() as before, Set() as now if now.replicas < before.replicas:
@@ -118,11 +108,9 @@ def list_reviews(book: Book, path: str) -> list[Reviewed]:
     return [one for one in book.reviews if urlsplit(one.path).path == path]
 
 
-def names_removed(before: Set, replicas: int) -> Sequence[str]:
-    return before.pod_names[max(replicas, 0) :]
-
-
-def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Set]) -> Downscale:
+def _read(
+    book: Book, guards: Track[_Hooks], world: World, change: tuple[Write, Set, Set]
+) -> Downscale:
     write, before, now = change
     called = book.calls.get(write.commit.call)
     begun = write.at if called is None else called.begun
@@ -138,7 +126,11 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         now=now,
         called=called,
         members=members,
-        wait=_wait(world, before, members, known),
+        # The longest wait of all zones, of each the shortest that it had of late.
+        wait=max(
+            min((state.min_time for state in world.window(one.uid, known)), default=one.min_time)
+            for one in (before, *members)
+        ),
         removed=tuple(
             pod
             for pod in pods
@@ -151,7 +143,13 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
             if one.uid != before.uid and not world.idle >= {*gone}
             for name in world.list_short(one, write.at)
         },
-        guards=guards.find(begun, subresource),
+        # What an update of the set, or of its subresource, was sent to.
+        guards=frozenset(
+            text(hook, "clientConfig", "service", "path")
+            for hooks in (guards.find(begun) or {}).values()
+            for hook in hooks
+            if _covers(hook, subresource)
+        ),
     )
 
 
@@ -172,25 +170,14 @@ def _get_live_read(book: Book, write: Write) -> timedelta:
     return read_at
 
 
-def _wait(world: World, before: Set, members: Sequence[Set], since: timedelta) -> timedelta:
-    """Return the longest wait of all zones, of each the shortest that it had of late."""
-    spans = [
-        min((state.min_time for state in world.window(one.uid, since)), default=one.min_time)
-        for one in (before, *members)
-    ]
-    return max(spans)
-
-
 def _covers(hook: JsonObject, subresource: str) -> bool:
     """Return whether a hook reviews updates, and its failure forbids."""
     wanted = f"statefulsets/{subresource}" if subresource else "statefulsets"
     resources = {wanted, "*/*", f"*/{subresource}" if subresource else "*"}
-    rules = hook.get("rules")
     return hook.get("failurePolicy", "Fail") == "Fail" and any(
         resources.intersection(_words(rule, "resources"))
         and {"UPDATE", "*"}.intersection(_words(rule, "operations"))
-        for rule in (rules if isinstance(rules, list) else ())
-        if isinstance(rule, dict)
+        for rule in children(hook, "rules")
     )
 
 
@@ -202,16 +189,14 @@ def _words(rule: JsonObject, key: str) -> Iterator[str]:
 # For so long after a change of the annotation the former path may still be called.
 STALE: Final = timedelta(seconds=120)
 
-_Paths = tuple[timedelta, tuple[str, ...]]
-
 
 class Targets(msgspec.Struct):
-    owners: dict[str, list[tuple[timedelta, str]]] = {}
-    """By UID of the pod: UIDs of its sets, and since when; empty while it had none."""
+    owners: dict[str, Track[str]] = {}
+    """By UID of the pod: UIDs of its sets; empty while it had none."""
     names: dict[str, str] = {}
     """Of pods, by UID."""
-    paths: dict[str, list[_Paths]] = {}
-    """By UID of the set: those of preparations and of delayed downscales, and since when."""
+    paths: dict[str, Track[tuple[str, ...]]] = {}
+    """By UID of the set: those of preparations and of delayed downscales."""
 
     def name_fault(self, call: PodCalled) -> str:
         """Return what is wrong with a call, empty where nothing is."""
@@ -222,29 +207,23 @@ class Targets(msgspec.Struct):
         paths = self.paths.get(self._find_owner(call))
         if paths is None:
             return "no statefulset owns it"
-        known = self._list_paths(paths, call.begun)
-        if call.method == "DELETE":
+        if call.method == "POST":
+            states = paths.window(call.begun - STALE, call.begun)
+        else:
             # Where a pod was prepared it is un-prepared, however late (D-24), by whatever set.
-            sets = [self.paths.get(owner, []) for _, owner in self.owners[call.uid]]
-            known = [
-                path for one in sets for since, each in one if since <= call.begun for path in each
-            ]
+            sets = [self.paths.get(one, Track()) for one in self.owners[call.uid].states]
+            states = [state for one in sets for state in one.window(timedelta.min, call.begun)]
+        known = [path for state in states for path in state]
         path = call.path.strip("/")
         return "" if path in known else f"its set wants {' or '.join(known) or 'none'}"
 
     def _find_owner(self, call: PodCalled) -> str:
         """Return who owns a pod, or did before it was let go: lately, or when it was prepared."""
         owners = self.owners[call.uid]
-        known = [one for one in owners if one[0] <= call.begun] or owners[:1]
-        since, owner = known[-1]
-        if owner or len(known) == 1 or (call.method == "POST" and call.begun - since > STALE):
-            return owner
-        return known[-2][1]
-
-    def _list_paths(self, paths: list[_Paths], at: timedelta) -> list[str]:
-        begun = [place for place, (since, _) in enumerate(paths) if since <= at - STALE]
-        recent = paths[begun[-1] if begun else 0 :]
-        return [path for since, known in recent if since <= at for path in known]
+        known = owners.window(timedelta.min, call.begun) or owners.states[:1]
+        since = owners.begins[len(known) - 1]
+        is_long = call.method == "POST" and call.begun - since > STALE
+        return known[-1] if known[-1] or len(known) == 1 or is_long else known[-2]
 
 
 def read_targets(book: Book) -> Targets:
@@ -252,15 +231,15 @@ def read_targets(book: Book) -> Targets:
     for write in book.writes:
         match write.now:
             case Pod() as pod:
-                owners = targets.owners.setdefault(pod.uid, [])
-                if not owners or owners[-1][1] != pod.owner:
-                    owners.append((write.at, pod.owner))
+                owners = targets.owners.setdefault(pod.uid, Track())
+                if owners.states[-1:] != [pod.owner]:
+                    owners.add(write.at, pod.owner)
                 targets.names[pod.uid] = pod.name
             case Set() as zone:
                 after = write.commit.after
                 path = str(annotations(after).get(PREPARE_PATH_KEY, "")).strip("/")
                 paths = tuple(one for one in (path, read_delay_path(after)) if one)
-                targets.paths.setdefault(zone.uid, []).append((write.at, paths))
+                targets.paths.setdefault(zone.uid, Track()).add(write.at, paths)
     return targets
 
 
@@ -281,7 +260,9 @@ def list_earnest(book: Book, path: str, name: str) -> Iterator[timedelta]:
     """Yield when forged reviews on a path were about an object, and not for a dry run."""
     requested = _word(book.promises.namespace, name, is_dry=False)
     for fault in book.faults:
-        if fault.kind == FORGED and _reads(fault, path, requested):
+        place, _, what = fault.text.partition(": ")
+        is_there = place.removeprefix("at ").partition("?")[0] == path
+        if fault.kind == FORGED and is_there and what == requested:
             yield fault.at
 
 
@@ -289,14 +270,7 @@ def _word(namespace: str, name: str, *, is_dry: bool) -> str:
     return f"{'a dry run' if is_dry else 'in earnest'} about {namespace}/{name}"
 
 
-def _reads(fault: Fault, path: str, requested: str) -> bool:
-    place, _, what = fault.text.partition(": ")
-    return place.removeprefix("at ").partition("?")[0] == path and what == requested
-
-
 NEVER: Final = timedelta.min
-
-
 UNREADABLE: Final = timedelta.max
 
 
@@ -392,8 +366,6 @@ def _read_entry(data: JsonObject, name: str) -> timedelta:
 REVIEW_LASTS: Final = timedelta(seconds=15)
 # So long after its last review an API server may still write what was allowed.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
-FOREVER: Final = timedelta.max
-NO_TIME: Final = timedelta(0)
 # From outside a write is seen some moments after its commit.
 SEEN_LATE: Final = timedelta(milliseconds=500)
 TOO_MANY: Final = 429
@@ -418,7 +390,9 @@ def list_broken(book: Book) -> Iterator[Violation]:
             yield from _judge_neighbours(book, each)
     targets = read_targets(book)
     for call in (*book.pod_calls, *book.delay_calls):
-        yield from _judge_target(targets, call)
+        if why := targets.name_fault(call):
+            text = f"{call.method} {call.path} of {call.pod} by {call.actor}: {why}"
+            yield Violation("SI-21", call.begun, text)
     for call in book.pod_calls:
         if call.method == "DELETE":
             yield from _judge_cancel(book, call, downscales)
@@ -623,13 +597,6 @@ def get_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
     return FOREVER
 
 
-def _judge_target(targets: Targets, call: PodCalled) -> Iterator[Violation]:
-    why = targets.name_fault(call)
-    if why:
-        text = f"{call.method} {call.path} of {call.pod} by {call.actor}: {why}"
-        yield Violation("SI-21", call.begun, text)
-
-
 def _judge_cancel(book: Book, call: PodCalled, downscales: list[Downscale]) -> Iterator[Violation]:
     """SI-12: no pod is un-prepared while it may go."""
     late = book.list_faults(call.actor, call.begun - IN_FLIGHT, call.begun)
@@ -646,22 +613,19 @@ def _judge_cancel(book: Book, call: PodCalled, downscales: list[Downscale]) -> I
         if review.allowed and not review.dry_run and review.at < call.begun:
             called = book.calls.get(review.call)
             requested = None if called is None else requested_replicas(called)
-            zone = _zone_at(book, review.name, call.begun)
-            if called is None or zone is None or requested is None or requested >= zone.replicas:
+            writes = [one for one in book.writes if one.commit.name == review.name]
+            states = [one.now for one in writes if one.at <= call.begun]
+            zone = states[-1] if states else None
+            if (
+                called is None
+                or not isinstance(zone, Set)
+                or requested is None
+                or requested >= zone.replicas
+            ):
                 continue
             again = [one for one in book.reviews if one.call == review.call and one is not review]
             is_over = any(not one.allowed and review.at <= one.begun <= call.begun for one in again)
-            is_covered = call.pod in names_removed(zone, requested)
+            is_covered = call.pod in zone.pod_names[max(requested, 0) :]
             if call.begun < called.at and is_covered and not is_over:
                 text = f"{call.pod} was told that it stays, while {zone.name} may go to {requested}"
                 yield Violation("SI-12", call.begun, text)
-
-
-def _zone_at(book: Book, name: str, at: timedelta) -> Set | None:
-    """Return what a set was at a time, None where there was none."""
-    states = [
-        one.now
-        for one in book.writes
-        if isinstance(one.now or one.before, Set) and one.commit.name == name and one.at <= at
-    ]
-    return states[-1] if states and isinstance(states[-1], Set) else None

@@ -20,17 +20,17 @@ from rollout_lab.model.history import Called, Commit, PodCalled
 
 from rollout_operator.kube.api import PODS, SECRETS, JsonObject
 from rollout_operator.model.release_plan import CheckClass
-from tests.judge.book import Book, Write
-from tests.judge.budgets import EVICTION_PATH, Rule, read_rule
+from tests.judge.book import NO_TIME, Book, Write
+from tests.judge.budgets import EVICTION_PATH, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
-from tests.judge.departures import get_held_until
+from tests.judge.departures import FASTEST, get_held_until, has_wrong_clock
 from tests.judge.downscales import NEVER, Recorded, list_reviews, read_recorded
 from tests.judge.objects import Pod, Set, list_miscounted, read_desired, read_set
 from tests.judge.policies import get_longest_pause
 from tests.judge.promises import Violation
 from tests.judge.requests import WRITTEN_WITHIN, list_contests
 from tests.judge.reviews import list_lasting
-from tests.judge.state import World
+from tests.judge.state import World, see
 
 # Pods that start at once still need a reconcile.
 LEAST_POD_TIME: Final = timedelta(seconds=2)
@@ -45,11 +45,11 @@ class Rest(msgspec.Struct):
     """What people have to mend before a group can come to rest."""
     has_broken_outdated: bool = False
     """Whether a pod that waits to be replaced is not ready."""
-    last_change: timedelta = timedelta(0)
+    last_change: timedelta = NO_TIME
     """When people last changed what is wanted."""
     pod_time: timedelta = LEAST_POD_TIME
     """The longest that any pod took to go, and to be ready."""
-    end_time: timedelta = timedelta(0)
+    end_time: timedelta = NO_TIME
     """The longest that any pod took to go."""
     stays_since: dict[str, timedelta] = {}
     """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
@@ -58,17 +58,15 @@ class Rest(msgspec.Struct):
 def read_rest(book: Book) -> Rest:
     world = World()
     rest = Rest(world)
-    times = _Times()
-    last = timedelta(0)
+    last = NO_TIME
     for write in book.writes:
         world.take(write)
-        times.take(write)
         if write.before != write.now:  # else nothing changed that rest is read from
             last = write.at
-        if isinstance(write.before or write.now, Set) and _changes_wish(write):
+        if _wish(write.before) != _wish(write.now):
             rest.last_change = write.at
-    rest.pod_time = max(times.longest, LEAST_POD_TIME)
-    rest.end_time = times.to_end
+    to_ready, rest.end_time = _measure(book)
+    rest.pod_time = max(to_ready + rest.end_time, LEAST_POD_TIME)
     for group in sorted({one.group for one in world.sets.values() if one.group is not None}):
         _read_group(book, rest, group)
     rest.stays_since = dict(_map_staying_since(world))
@@ -78,7 +76,7 @@ def read_rest(book: Book) -> Rest:
 
 def count_batches(book: Book, at: timedelta) -> int:
     """Return how many times a zone still had to wait for pods at a time."""
-    world, count = _see(book, at), 0
+    world, count = see(book, at), 0
     for zone in world.sets.values():
         if zone.group is None and not book.policies:
             continue
@@ -97,18 +95,9 @@ def count_surplus(book: Book, at: timedelta) -> int:
 
     The controller of an ordered set ends one after the other, and the operator waits for that.
     """
-    world = _see(book, at)
+    world = see(book, at)
     wanted = {name for zone in world.sets.values() for name in zone.pod_names}
     return sum(pod.owner in world.sets and name not in wanted for name, pod in world.pods.items())
-
-
-def _see(book: Book, at: timedelta) -> World:
-    world = World()
-    for write in book.writes:
-        if write.at > at:
-            break
-        world.take(write)
-    return world
 
 
 def _read_group(book: Book, rest: Rest, group: str) -> None:
@@ -156,15 +145,9 @@ def _list_missing(rest: Rest, zone: Set) -> Iterator[str]:
         yield f"current revision {zone.current_revision}, update revision {zone.update_revision}"
 
 
-def _changes_wish(write: Write) -> bool:
-    before = write.before if isinstance(write.before, Set) else None
-    now = write.now if isinstance(write.now, Set) else None
-    return _wish(before) != _wish(now)
-
-
-def _wish(zone: Set | None) -> Set | None:
+def _wish(zone: Pod | Set | None) -> Set | None:
     """Return what people say of a set, without what controllers do."""
-    if zone is None:
+    if not isinstance(zone, Set):
         return None
     return replace(zone, observed=0, update_revision="", current_revision="", ready_replicas=0)
 
@@ -183,26 +166,22 @@ def _map_staying_since(world: World) -> Iterator[tuple[str, timedelta]]:
             yield pod.uid, since
 
 
-class _Times(msgspec.Struct):
+def _measure(book: Book) -> tuple[timedelta, timedelta]:
+    """Return the longest that any pod took to be ready, and to go."""
     created: dict[str, timedelta] = {}
     ending: dict[str, timedelta] = {}
-    to_ready: timedelta = timedelta(0)
-    to_end: timedelta = timedelta(0)
-
-    @property
-    def longest(self) -> timedelta:
-        return self.to_ready + self.to_end
-
-    def take(self, write: Write) -> None:
+    to_ready = to_end = NO_TIME
+    for write in book.writes:
         match write.before, write.now:
             case None, Pod(uid=uid):
-                self.created[uid] = write.at
-            case Pod(uid=uid), None if uid in self.ending:
-                self.to_end = max(self.to_end, write.at - self.ending[uid])
+                created[uid] = write.at
+            case Pod(uid=uid), None if uid in ending:
+                to_end = max(to_end, write.at - ending[uid])
             case Pod(), Pod(uid=uid, is_terminating=True):
-                self.ending.setdefault(uid, write.at)
-            case Pod(), Pod(uid=uid, is_ready=True) if uid in self.created:
-                self.to_ready = max(self.to_ready, write.at - self.created.pop(uid))
+                ending.setdefault(uid, write.at)
+            case Pod(), Pod(uid=uid, is_ready=True) if uid in created:
+                to_ready = max(to_ready, write.at - created.pop(uid))
+    return to_ready, to_end
 
 
 # A downscale may still persist for 36 s, a failed attempt is repeated after 30 s, and after two
@@ -212,7 +191,7 @@ STILL_LIMIT: Final = timedelta(minutes=4)
 
 class _Standstill(msgspec.Struct):
     sets: dict[str, JsonObject] = {}
-    moved_at: timedelta = timedelta(0)
+    moved_at: timedelta = NO_TIME
 
 
 def list_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
@@ -233,7 +212,7 @@ def _judge_still(
 ) -> Iterator[Violation]:
     if until - standstill.moved_at <= limit or not all(map(_is_settled, standstill.sets.values())):
         return
-    waits = max((read_set(one).min_time for one in standstill.sets.values()), default=timedelta(0))
+    waits = max((read_set(one).min_time for one in standstill.sets.values()), default=NO_TIME)
     for name in _list_behind(standstill.sets):
         free_at = _free_at(name, recorded, standstill.moved_at, (until, waits))
         if until - free_at > limit:
@@ -290,11 +269,7 @@ def _take_standstill(standstill: _Standstill, commit: Commit) -> None:
         standstill.sets.pop(commit.name, None)
         if commit.after is not None:
             standstill.sets[name_of(commit.after)] = commit.after
-        if (
-            before is not None
-            and commit.after is not None
-            and _name_moving(before) == _name_moving(commit.after)
-        ):
+        if before and commit.after and _name_moving(before) == _name_moving(commit.after):
             return
     standstill.moved_at = max(standstill.moved_at, commit.at)
 
@@ -312,18 +287,18 @@ class Replicas(msgspec.Struct):
     sets: dict[str, JsonObject] = {}
     """By name."""
     templates: dict[str, JsonObject] = {}
-    requested_at: timedelta = timedelta(0)
+    requested_at: timedelta = NO_TIME
     """When people last changed what is wanted."""
-    moved_at: timedelta = timedelta(0)
+    moved_at: timedelta = NO_TIME
     """When replicas were last written, or reported."""
 
     @property
     def bound(self) -> timedelta:
         """Return how long counts may take from zone to zone, when nothing else is in the way."""
         sets = [read_set(one) for one in self.sets.values()]
-        waits = max((one.min_time for one in sets), default=timedelta(0))
+        waits = max((one.min_time for one in sets), default=NO_TIME)
         delays = [read_desired(one).delay for one in self.sets.values()]
-        return len(sets) * (waits + PER_ZONE) + sum(delays, timedelta(0))
+        return len(sets) * (waits + PER_ZONE) + sum(delays, NO_TIME)
 
 
 def read_counts(book: Book) -> Replicas:
@@ -331,7 +306,14 @@ def read_counts(book: Book) -> Replicas:
     sets = [one.commit for one in book.writes if isinstance(one.now or one.before, Set)]
     for held, commits in ((counts.sets, sets), (counts.templates, book.templates)):
         for commit in commits:
-            _take_count(book, counts, held, commit)
+            before = held.pop(commit.name, None)
+            if commit.after is not None:
+                held[commit.name] = commit.after
+            is_wish = _wish_count(before) != _wish_count(commit.after)
+            if is_wish or held is counts.templates:
+                counts.moved_at = max(counts.moved_at, commit.at)
+            if is_wish and not book.is_operator(commit.actor):
+                counts.requested_at = max(counts.requested_at, commit.at)
     return counts
 
 
@@ -385,18 +367,6 @@ def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Vio
         yield Violation("LI-01", counts.moved_at, text)
 
 
-def _take_count(book: Book, counts: Replicas, held: dict[str, JsonObject], commit: Commit) -> None:
-    before = held.pop(commit.name, None)
-    if commit.after is not None:
-        held[commit.name] = commit.after
-    if _wish_count(before) != _wish_count(commit.after):
-        counts.moved_at = max(counts.moved_at, commit.at)
-        if not book.is_operator(commit.actor):
-            counts.requested_at = max(counts.requested_at, commit.at)
-    elif commit in book.templates:
-        counts.moved_at = max(counts.moved_at, commit.at)
-
-
 def _wish_count(found: JsonObject | None) -> object:
     """Return what any actor says of the replicas, without what controllers keep for themselves."""
     if found is None:
@@ -414,7 +384,7 @@ def get_last_requested(book: Book) -> timedelta:
     """Return when a client last requested an eviction, or changed a budget or a policy."""
     requested = [one.at for one in list_evictions(book)]
     changed = [one.at for one in (*book.budgets, *book.policies) if not book.is_operator(one.actor)]
-    return max([*requested, *changed], default=timedelta(0))
+    return max([*requested, *changed], default=NO_TIME)
 
 
 def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
@@ -422,7 +392,9 @@ def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterato
 
     `well_at` is when the last fault was over, `pod_time` what a pod takes to go and be ready.
     """
-    patience = _get_patience(book, pod_time)
+    rules = [read_rule(one.after) for one in book.budgets if one.after is not None]
+    delay = max([rule.delay for rule in rules if rule is not None], default=NO_TIME)
+    patience = len(see(book).wanted) * (3 * pod_time + delay + REQUEST_EVERY) + SLACK
     since: dict[tuple[str, str], timedelta] = {}
     well_at = max([well_at, *(one.at for one in book.budgets)])
     for called in list_evictions(book):
@@ -436,15 +408,6 @@ def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterato
             text += f" {begun.total_seconds():.0f} s: {called.message}"
             yield Violation("LI-01", called.at, text)
             since[key] = called.at
-
-
-def _get_patience(book: Book, pod_time: timedelta) -> timedelta:
-    world = World()
-    for write in book.writes:
-        world.take(write)
-    rules = [read_rule(one.after) for one in book.budgets if one.after is not None]
-    delay = max([rule.delay for rule in rules if rule is not None], default=timedelta(0))
-    return len(world.wanted) * (3 * pod_time + delay + REQUEST_EVERY) + SLACK
 
 
 def list_evictions(book: Book) -> list[Called]:
@@ -470,7 +433,7 @@ REFUSED: Final = 300
 TIMED_OUT: Final = "context deadline exceeded"
 # What the messages of refusals for want of room say, and of those for what came to nothing.
 ROOM: Final = ("max unavailable ", "the next place under budget ")
-NO_ROOM: Final = ("max unavailable = 0",)
+NO_ROOM: Final = "max unavailable = 0"
 
 
 class _Queue(msgspec.Struct):
@@ -495,7 +458,7 @@ class _Queue(msgspec.Struct):
         if called.status != TOO_MANY:
             self.waits.pop(key, None)
             self.row = 0
-        elif _lacks_room(called.message):
+        elif any(one in called.message for one in ROOM) and NO_ROOM not in called.message:
             since, last = self.waits.get(key, (called.at, called.at))
             since = since if called.at - last <= AWAITED else called.at
             self.waits[key] = (since, called.at)
@@ -517,7 +480,7 @@ class _Queue(msgspec.Struct):
             for (_, pod), (since, last) in self.waits.items()
             if pod not in self.in_vain and at - last <= AWAITED and UNDERWAY <= at - since <= TURN
         ]
-        return min(waits, default=(timedelta(0), ""))[1]
+        return min(waits, default=(NO_TIME, ""))[1]
 
 
 def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
@@ -531,8 +494,16 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
     if not rules or rules[-1] is None or rules[-1].pattern or len(actors) != 1:
         return
     begin = max(calm_at, book.budgets[-1].at)
-    queue, limits = _Queue(frozenset(_list_granted(book))), dict[str, int]()
-    events: list[Write | Called] = [*_list_steps(book, actors), *list_evictions(book)]
+    # What a process of the operator allowed, or may have allowed.
+    granted = frozenset(
+        one.call
+        for one in list_reviews(book, EVICTION_PATH)
+        if one.allowed
+        or (one.status < 0 and (book.is_operator(one.actor) or TIMED_OUT in one.message))
+    )
+    queue, limits = _Queue(granted), dict[str, int]()
+    writes = (one for one in book.writes if isinstance(one.now, Set) or one.commit.actor in actors)
+    events: list[Write | Called] = [*writes, *list_evictions(book)]
     events.sort(key=lambda one: one.at)
     for event in events:
         if isinstance(event, Called):
@@ -540,7 +511,8 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
         elif isinstance(event.now, Set):
             limits[event.now.uid] = event.now.limit
         elif event.at > begin and (pod := event.ended_pod) is not None:
-            most = _count_turn(rules[-1], limits.get(pod.owner, 1))
+            limit = limits.get(pod.owner, 1)
+            most = max(min(rules[-1].maximum or limit, limit), 1)
             oldest = queue.name_oldest(event.at)
             if queue.serves(pod.name, event.at) or not oldest:
                 queue.row = 0
@@ -551,30 +523,6 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
                 text += f" {oldest} waits: it has every second of {most} places"
                 yield Violation("LI-01", event.at, text)
                 queue.row = 0
-
-
-def _count_turn(rule: Rule, limit: int) -> int:
-    return max(min(rule.maximum or limit, limit), 1)
-
-
-def _list_granted(book: Book) -> Iterator[int]:
-    """Yield the evictions that a process of the operator allowed, or may have allowed."""
-    for review in list_reviews(book, EVICTION_PATH):
-        has_begun = book.is_operator(review.actor) or TIMED_OUT in review.message
-        is_lost = review.status < 0 and has_begun
-        if review.allowed or is_lost:
-            yield review.call
-
-
-def _list_steps(book: Book, actors: Collection[str]) -> Iterator[Write]:
-    """Yield the writes of zones, and what the operator itself has deleted."""
-    for write in book.writes:
-        if isinstance(write.now, Set) or write.commit.actor in actors:
-            yield write
-
-
-def _lacks_room(message: str) -> bool:
-    return any(one in message for one in ROOM) and not any(one in message for one in NO_ROOM)
 
 
 # LI-01: on top of three times what pods need.
@@ -624,7 +572,7 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
         yield "no process of the operator was up at the end"
         return
     rest = read_rest(book)
-    well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
+    well_at = max(promises.healed_at, book.runs.last_ready or NO_TIME)
     begin = max(well_at, rest.last_change, get_last_requested(book))
     held_until = get_held_until(book)
     yield from _judge_rest(book, rest, begin, held_until)
@@ -633,8 +581,12 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     yield from list_back_prepared(book, rest.stays_since, begin)
     yield from list_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
-    calm_at = well_at if book.faults else timedelta(0)
-    yield from list_lasting(book, calm_at, _lag(book, well_at) or _wait(book, well_at))
+    calm_at = well_at if book.faults else NO_TIME
+    # A process may still wait for the answer to a call that a partition took; what it had recorded
+    # before that call it takes back after it.
+    cut = [one.at for one in book.faults if one.kind == "partition" and one.at <= well_at]
+    wait = LATE_AFTER if cut and well_at - max(cut) <= IN_FLIGHT else NO_TIME
+    yield from list_lasting(book, calm_at, _lag(book, well_at) or wait)
     free_at = max(well_at, held_until)
     yield from list_starved(book, free_at, rest.pod_time)
     yield from list_passed_over(book, calm_at)
@@ -688,16 +640,7 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
 
 def _lag(book: Book, begin: timedelta) -> timedelta:
     """Return how long something may be unknown because events were lost, zero where none was."""
-    return RESYNC if _has_had(book, EVENT_FAULTS, begin) else timedelta(0)
-
-
-def _wait(book: Book, begin: timedelta) -> timedelta:
-    """Return how long a process may still wait for the answer to a call that a partition took.
-
-    What it had recorded before that call it takes back after it.
-    """
-    cut = [one for one in book.faults if one.kind == "partition" and one.at <= begin]
-    return LATE_AFTER if cut and begin - max(one.at for one in cut) <= IN_FLIGHT else timedelta(0)
+    return RESYNC if _has_had(book, EVENT_FAULTS, begin) else NO_TIME
 
 
 def _has_had(book: Book, kinds: Collection[str], begin: timedelta) -> bool:
@@ -710,7 +653,7 @@ def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:
     """Nothing is written any more, and little is read (LI-01, LI-11)."""
     promises, lasted = book.promises, book.ended_at - begin
     if lasted < promises.quiet - SETTLING - RESYNC:
-        text = f"the run ended {max(lasted, timedelta(0)).total_seconds():.0f} s after rest,"
+        text = f"the run ended {max(lasted, NO_TIME).total_seconds():.0f} s after rest,"
         text += f" too soon to tell that it stays quiet for {promises.quiet.total_seconds():.0f} s"
         yield text
     reads: dict[tuple[str, int], int] = {}
@@ -777,25 +720,9 @@ def _list_prepared(
     return prepared.values()
 
 
-def _is_set_gone_since(book: Book, call: PodCalled) -> bool:
-    """Return whether the StatefulSet of a pod was deleted after the pod was called.
-
-    Then the pod that was called is told, if it stays, and no other of its name.
-    """
-    zone = call.pod.rpartition("-")[0]
-    return any(
-        isinstance(one.before, Set) and one.now is None and one.before.name == zone
-        for one in book.writes
-        if one.at >= call.begun
-    )
-
-
 # A downscale that stands for so long, with its pods gone, is not reverted any more: the next
 # upscale is one of its own.
 STOOD: Final = timedelta(seconds=60)
-CLOCK_RATE: Final = "clock_rate"
-# A clock that is made to run wrongly runs twice as fast at worst.
-FASTEST: Final = 2
 
 
 def list_back_prepared(
@@ -808,13 +735,18 @@ def list_back_prepared(
     later finds what the forerunner left behind in good order. What died with a process is excused.
     """
     gone = _collect_wanted_again(book)
-    names = _map_staying(book, stays_since)
+    pods = [one.now for one in book.writes if isinstance(one.now, Pod)]
+    names = {one.name: one.uid for one in pods if one.uid in stays_since}
+    ends = [one for one in book.writes if isinstance(one.before, Set) and one.now is None]
     for call in _list_prepared(book.pod_calls, attrgetter("pod")):
         name = call.pod
         uid = names.get(name, "")
         if not uid or uid == call.uid or call.uid not in gone:
             continue
-        if book.runs.count_starts(call.begun, book.ended_at) or _is_set_gone_since(book, call):
+        # Once its set was deleted the pod that was called is told, if it stays, and no other.
+        zone = name.rpartition("-")[0]
+        is_gone = any(one.commit.name == zone and one.at >= call.begun for one in ends)
+        if is_gone or book.runs.count_starts(call.begun, book.ended_at):
             continue
         due = max(begin, stays_since[uid]) + LIMIT
         if due <= book.ended_at:
@@ -832,7 +764,7 @@ def _collect_wanted_again(book: Book) -> set[str]:
     names: set[str] = set()
     left: dict[str, list[Pod]] = {}
     away: dict[str, timedelta] = {}
-    stood = _get_stood(book)
+    stood = STOOD / FASTEST if has_wrong_clock(book) else STOOD
     for write in book.writes:
         match write.before, write.now:
             case _, Set() as zone:
@@ -855,15 +787,3 @@ def _collect_wanted_again(book: Book) -> set[str]:
 
 def _is_wanted(sets: Mapping[str, Set], pod: Pod) -> bool:
     return pod.owner in sets and pod.name in sets[pod.owner].pod_names
-
-
-def _get_stood(book: Book) -> timedelta:
-    """Return how long a downscale must have stood to be over, by the fastest clock there was."""
-    is_fast = any(one.kind == CLOCK_RATE for one in book.faults)
-    return STOOD / FASTEST if is_fast else STOOD
-
-
-def _map_staying(book: Book, stays_since: Mapping[str, timedelta]) -> dict[str, str]:
-    """Return the UIDs of the pods that stay, by name."""
-    pods = (write.now for write in book.writes)
-    return {one.name: one.uid for one in pods if isinstance(one, Pod) and one.uid in stays_since}

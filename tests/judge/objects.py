@@ -201,6 +201,14 @@ TEMPLATE_KIND: Final = "ReplicaTemplate"
 NO_TIME: Final = timedelta(0)
 
 
+def annotations(found: JsonObject | None) -> JsonObject:
+    return child(found or {}, "metadata", "annotations")
+
+
+def labels(found: JsonObject | None) -> JsonObject:
+    return child(found or {}, "metadata", "labels")
+
+
 class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
     leading: str | None = None
     """The name of the zone that it follows, None where it follows none."""
@@ -218,23 +226,23 @@ class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_desired(found: JsonObject | None) -> DesiredReplicas:
-    annotations = {key: str(value) for key, value in _annotations(found).items()}
-    leading = annotations.get(LEADING_ZONE)
-    is_mirror = leading is None and annotations.get(MIRROR_KIND) == TEMPLATE_KIND
-    forced = annotations.get(FORCE_REPLICAS, "")
-    has_url = bool(annotations.get(DOWNSCALE_DELAY_URL))
+    said = {key: str(value) for key, value in annotations(found).items()}
+    leading = said.get(LEADING_ZONE)
+    is_mirror = leading is None and said.get(MIRROR_KIND) == TEMPLATE_KIND
+    forced = said.get(FORCE_REPLICAS, "")
+    has_url = bool(said.get(DOWNSCALE_DELAY_URL))
     return DesiredReplicas(
         leading=leading,
-        template=annotations.get(MIRROR_NAME, "") if is_mirror else "",
-        writes_back=annotations.get(MIRROR_WRITE_BACK, "true") == "true",
+        template=said.get(MIRROR_NAME, "") if is_mirror else "",
+        writes_back=said.get(MIRROR_WRITE_BACK, "true") == "true",
         forced=int(forced) if forced.isascii() and forced.isdigit() else None,
-        delay=read_time(annotations.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
+        delay=read_time(said.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
     )
 
 
 def read_delay_path(found: JsonObject | None) -> str:
     """Return the path at which pods of a set say since when they are prepared."""
-    return urlsplit(str(_annotations(found).get(DOWNSCALE_DELAY_URL, ""))).path.strip("/")
+    return urlsplit(str(annotations(found).get(DOWNSCALE_DELAY_URL, ""))).path.strip("/")
 
 
 def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject]) -> Iterator[str]:
@@ -262,7 +270,3 @@ def _get_wanted(
     if desired.leading is not None and desired.leading in sets:
         return number(sets[desired.leading], "spec", "replicas", default=1), desired.leading
     return templates.get(desired.template), desired.template
-
-
-def _annotations(found: JsonObject | None) -> JsonObject:
-    return child(found or {}, "metadata", "annotations")

@@ -24,7 +24,8 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from tests.judge.book import Book, annotations, labels
+from tests.judge.book import Book
+from tests.judge.objects import annotations, labels
 from tests.judge.promises import Violation
 
 _REQUESTED: Final = "rollout.kuberik.com/"

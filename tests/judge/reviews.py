@@ -9,7 +9,7 @@ from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LAST_DOWNSCALE
-from tests.judge.book import Book, Write, annotations
+from tests.judge.book import Book, Write
 from tests.judge.budgets import EVICTION_PATH, Record, read_record
 from tests.judge.deletes import get_sent
 from tests.judge.downscales import (
@@ -22,7 +22,7 @@ from tests.judge.downscales import (
     list_reviews,
     read_moment,
 )
-from tests.judge.objects import Pod, Set
+from tests.judge.objects import Pod, Set, annotations
 from tests.judge.promises import Violation
 
 # A review that got no answer: what the operator made of it is not known.

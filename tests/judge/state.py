@@ -3,13 +3,13 @@
 Moves on by one write at a time; what it means is judged elsewhere.
 """
 
-from bisect import bisect_right
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
-from tests.judge.book import Write
+from tests.judge.book import FOREVER, Book, Track, Write
 from tests.judge.objects import Pod, Set
 
 # What a name had is promised to count as used for an hour (D-67), by a clock that may run twice as
@@ -33,18 +33,10 @@ class Disruption(msgspec.Struct, kw_only=True):
     """Whether its zone is shorter without the pod (D-88)."""
 
 
-class Past(msgspec.Struct):
-    begins: list[timedelta] = []
-    states: list[Set] = []
-
-    def window(self, since: timedelta) -> list[Set]:
-        return self.states[max(bisect_right(self.begins, since) - 1, 0) :]
-
-
 class World(msgspec.Struct):
     sets: dict[str, Set] = {}
     """By UID."""
-    past: dict[str, Past] = {}
+    past: dict[str, Track[Set]] = {}
     """By UID, of sets that are gone as well."""
     gone_at: dict[str, timedelta] = {}
     """By UID: when a set went away."""
@@ -112,9 +104,8 @@ class World(msgspec.Struct):
             if all(state.group == group for state in self.past[one.uid].window(since))
         ]
 
-    def window(self, uid: str, since: timedelta) -> list[Set]:
-        past = self.past.get(uid)
-        return [] if past is None else past.window(since)
+    def window(self, uid: str, since: timedelta) -> Sequence[Set]:
+        return self.past.get(uid, Track[Set]()).window(since)
 
     def find_owner(self, uid: str, since: timedelta) -> Set | None:
         """Return a set, or what it was last if it has gone away since then."""
@@ -134,18 +125,16 @@ class World(msgspec.Struct):
         self.sets.pop(uid, None)
         if isinstance(write.now, Set):
             self.sets[uid] = write.now
-            past = self.past.setdefault(uid, Past())
-            past.begins.append(write.at)
-            past.states.append(write.now)
+            self.past.setdefault(uid, Track()).add(write.at, write.now)
         else:
             self.gone_at[uid] = write.at
-        before = write.before if isinstance(write.before, Set) else None
-        now = write.now if isinstance(write.now, Set) else None
-        if _seats(before) == _seats(now):
+        old = write.before.pod_names if isinstance(write.before, Set) else None
+        new = write.now.pod_names if isinstance(write.now, Set) else None
+        if old == new:
             return
-        old = before.pod_names if before else ()
-        new = now.pod_names if now else ()
-        added = set(new).difference(old) if before and now and self.spares_new else set()
+        is_change = old is not None and new is not None
+        old, new = old or (), new or ()
+        added = set(new).difference(old) if is_change and self.spares_new else set()
         self.unused.update((name, write.at) for name in added if self._is_new(name, write.at))
         self.idle.update(added.difference(self.pods))
         for name in set(old).difference(new):
@@ -171,5 +160,11 @@ class World(msgspec.Struct):
             self.short_since.setdefault(name, at)
 
 
-def _seats(zone: Set | None) -> tuple[int, int] | None:
-    return None if zone is None else (zone.first_ordinal, zone.replicas)
+def see(book: Book, at: timedelta = FOREVER) -> World:
+    """Return the world as it was at a time."""
+    world = World()
+    for write in book.writes:
+        if write.at > at:
+            break
+        world.take(write)
+    return world
