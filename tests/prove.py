@@ -37,7 +37,7 @@ from tests.contract.plays import list_sequences
 from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
 from tests.kuberik.campaign import prove_equal
-from tests.models.short_cuts import SAFE, list_not_shown
+from tests.models.elected import SAFE, list_not_shown
 from tests.mutants import automatic, matrix
 from tests.mutants.__main__ import run_all as judge_all
 from tests.mutants.entry import CATALOGUE

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rollout_lab.model.history import Called, Fault
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import Book, ProcessRun
+from tests.judge.book import NO_TIME, Book, ProcessRun
 from tests.judge.objects import Set, labels
 from tests.judge.policies import read_batch
 
@@ -46,7 +46,6 @@ class LiveRead(msgspec.Struct, frozen=True):
 
 _Groups = list[tuple[timedelta, str]]
 """Since when a set was in which group."""
-_NO_READ: Final = LiveRead(timedelta(0), timedelta(0))
 _SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
 
 
@@ -95,7 +94,8 @@ class _Reads(msgspec.Struct):
             call = self.calls[place]
             if run is None or call.begun < run.begun:
                 return None
-            if call.at <= run.ended and _covers(call, group):
+            selector = call.request.query.get("labelSelector", "")
+            if call.at <= run.ended and (not selector or not group or group in selector):
                 return call.begun
         return None
 
@@ -109,7 +109,10 @@ def map_deletes(book: Book) -> dict[int, Delete]:
             lists = reads.setdefault((called.actor, request.resource.plural), _Reads())
             lists.answered.append(called.at)
             lists.calls.append(called)
-    groups, names = _map_groups(book), _name_groups(book)
+    groups = _map_groups(book)
+    # Of a delete that ended no pod nothing else is left.
+    sets = (write.now for write in book.writes if isinstance(write.now, Set))
+    names = {one.name: one.group for one in sets if one.group}
     for called in book.own_calls:
         request = called.request
         if request.verb == "delete" and request.resource.plural == PODS.plural:
@@ -137,7 +140,11 @@ def _read(
         if former is not None and sent_at - former.at < IN_FLIGHT:
             live_read, is_ghost = former, True
     faults = book.list_faults(actor, sent_at - IN_FLIGHT, called.begun)
-    is_lost = any(_loses(one, called) and one.at >= (live_read or _NO_READ).at for one in faults)
+    read_at, what = live_read.at if live_read else NO_TIME, f"delete pods/{called.request.name}: "
+    is_lost = any(
+        what in one.text and one.text.rpartition(": ")[2] in LOSING and one.at >= read_at
+        for one in faults
+    )
     was_held = live_read is not None and any(
         one.kind in DELAYING and live_read.at <= one.at <= sent_at for one in faults
     )
@@ -147,7 +154,7 @@ def _read(
 def get_sent(book: Book, called: Called) -> timedelta:
     """Return when a write was sent: when a fault began to hold it up, else when it arrived."""
     request = called.request
-    target = (request.verb, request.resource, request.name, request.subresource)
+    target = _name_target(called)
     parts = (request.resource.plural, request.name, request.subresource)
     what = f"{request.verb} {'/'.join(part for part in parts if part)}: "
     held = [
@@ -156,13 +163,12 @@ def get_sent(book: Book, called: Called) -> timedelta:
         if what in one.text and one.kind in DELAYING
     ]
     for fault in reversed(held):
-        due = fault.at + get_span(fault) + (LATE_AFTER if fault.kind == "late" else timedelta(0))
+        due = fault.at + get_span(fault) + (LATE_AFTER if fault.kind == "late" else NO_TIME)
         arrived = [
             one.begun
             for one in book.own_calls
             if one.actor == called.actor and fault.at <= one.begun <= due + LATENCY
-            if target
-            == (one.request.verb, one.request.resource, one.request.name, one.request.subresource)
+            if _name_target(one) == target
         ]
         # What arrived at once is what was struck: its answer was held up, and nothing on its way.
         # What is called late never does: that was an earlier one, which was late itself.
@@ -180,11 +186,16 @@ def get_sent(book: Book, called: Called) -> timedelta:
     return called.begun
 
 
+def _name_target(called: Called) -> tuple[object, ...]:
+    request = called.request
+    return request.verb, request.resource, request.name, request.subresource
+
+
 def get_span(fault: Fault) -> timedelta:
     """Return how long a request was held up, as its fault says; zero where it does not."""
     found = _SPAN.search(fault.text)
     if found is None:
-        return timedelta(0)
+        return NO_TIME
     hours, minutes, seconds = (float(part) for part in found.groups())
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
@@ -208,22 +219,6 @@ def _find_live_read(
 def is_live(called: Called) -> bool:
     """Return whether a read reaches the store, and not what the API server has cached."""
     return called.request.query.get("resourceVersion", "") == ""
-
-
-def _loses(fault: Fault, called: Called) -> bool:
-    what = f"delete pods/{called.request.name}: "
-    return what in fault.text and fault.text.rpartition(": ")[2] in LOSING
-
-
-def _covers(call: Called, group: str) -> bool:
-    selector = call.request.query.get("labelSelector", "")
-    return not selector or not group or group in selector
-
-
-def _name_groups(book: Book) -> dict[str, str]:
-    """Return the last group of each set, by name: of a delete that ended no pod nothing is left."""
-    sets = (write.now for write in book.writes if isinstance(write.now, Set))
-    return {one.name: one.group for one in sets if one.group}
 
 
 def _map_groups(book: Book) -> dict[int, _Groups]:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
+from rollout_lab.model.fields import is_terminating
 from rollout_lab.model.history import Commit, Fault
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
@@ -117,7 +118,10 @@ class Departures:
             zone, open_ = sets[uid], [one for one in disruptions if one.pod.owner == uid]
             lacks = {name: shorts[name] for name in zone.pod_names if name in shorts}
             for circle in sorted(before - now):
-                if (lacks or open_) and self._is_there(circle):
+                # Without what a zone left nothing is counted.
+                known = {POLICY: {*self._policies}, BUDGET: {*self._rules}}
+                there = known.get(circle.kind)
+                if (lacks or open_) and (there is None or circle.name in there):
                     self.known.append(
                         Departure(
                             circle=circle,
@@ -134,7 +138,7 @@ class Departures:
     def _take_rules(self, commit: Commit) -> None:
         if commit.resource.plural == POLICY:
             self._policies.pop(commit.name, None)
-            if commit.after is not None and "deletionTimestamp" not in _metadata(commit):
+            if commit.after is not None and not is_terminating(commit.after):
                 self._policies[commit.name] = read_spec(commit.after)
         elif commit.after is None:
             self._rules.pop(commit.name, None)
@@ -150,12 +154,6 @@ class Departures:
             if rule.selects(zone.labels):
                 yield Circle(BUDGET, name)
 
-    def _is_there(self, circle: Circle) -> bool:
-        """Return whether what a zone left is there still; without it nothing is counted."""
-        if circle.kind == POLICY:
-            return circle.name in self._policies
-        return circle.kind == GROUP or circle.name in self._rules
-
     def _follow(self, departure: Departure, at: timedelta) -> None:
         world, zone = self.world, departure.zone
         back = [one for one in world.sets.values() if one.name == zone.name]
@@ -169,17 +167,13 @@ class Departures:
                 departure.down_since.setdefault(name, at)
 
 
-def list_departures(book: Book) -> list[Departure]:
-    """Return all zones of a history that left while they were short."""
-    departures = Departures(book)
-    for event in list_events(book):
-        departures.take(event)
-    return departures.known
-
-
 def list_events(book: Book) -> list[Write | Commit]:
     """Return what departures are read from, in order; nothing where no zone ever left."""
-    if not any(_is_left(one) for one in book.writes) and not _are_changed(book):
+    has_left = any(isinstance(one.before, Set) and _moves(one) for one in book.writes)
+    if not has_left and not any(
+        one.before is not None and not book.is_operator(one.actor)
+        for one in (*book.policies, *book.budgets)
+    ):
         return []
     events: list[Write | Commit] = [*book.writes, *book.policies, *book.budgets]
     events.sort(key=lambda one: (one.commit if isinstance(one, Write) else one).revision)
@@ -188,15 +182,13 @@ def list_events(book: Book) -> list[Write | Commit]:
 
 def get_held_until(book: Book) -> timedelta:
     """Return until when zones that have left may hold others, at the latest."""
-    begins = [run.begun for runs in book.runs.by_actor.values() for run in runs]
+    begins = [run.begun for run in book.runs.all]
     span = HELD * FASTEST if has_wrong_clock(book) else HELD
-    return max(
-        (
-            max([one.at, *begins]) + span if one.ended_at is None else one.ended_at
-            for one in list_departures(book)
-        ),
-        default=timedelta(0),
-    )
+    departures = Departures(book)
+    for event in list_events(book):
+        departures.take(event)
+    ends = [one.ended_at or max([one.at, *begins]) + span for one in departures.known]
+    return max(ends, default=timedelta(0))
 
 
 def has_wrong_clock(book: Book) -> bool:
@@ -213,23 +205,6 @@ def _moves(write: Write) -> bool:
 
 def _place(zone: Set) -> tuple[str, Mapping[str, str], bool]:
     return zone.uid, zone.labels, zone.is_terminating
-
-
-def _is_left(write: Write) -> bool:
-    return isinstance(write.before, Set) and _moves(write)
-
-
-def _are_changed(book: Book) -> bool:
-    """Return whether a policy or a budget was written by a person once it was there."""
-    return any(
-        one.before is not None and not book.is_operator(one.actor)
-        for one in (*book.policies, *book.budgets)
-    )
-
-
-def _metadata(commit: Commit) -> Mapping[str, object]:
-    found = (commit.after or {}).get("metadata")
-    return found if isinstance(found, dict) else {}
 
 
 # A watch that breaks, or is not proven alive, is opened anew or listed within so long.
@@ -401,7 +376,9 @@ class _Departed:
             ready_at = run.begun  # its start was not seen
         if ready_at is None or ready_at > left_at:
             return [name for name in lacking if self._is_visible(departure, name, act)]
-        if any(self._hides(one, departure) for one in self._list_faults(departure, act)):
+        first = min(departure.lacks.values(), default=departure.at) - LONGEST_BLIND
+        faults = self._book.list_faults(act.actor, first, departure.at)
+        if any(self._hides(one, departure) for one in faults):
             lacking = [name for name in lacking if self._is_visible(departure, name, act)]
         own = [
             one.pod.name
@@ -426,10 +403,6 @@ class _Departed:
                 pod.labels.get("grafana.com/rollout-group"),
             )
         return True
-
-    def _list_faults(self, departure: Departure, act: Act) -> list[Fault]:
-        first = min(departure.lacks.values(), default=departure.at)
-        return self._book.list_faults(act.actor, first - LONGEST_BLIND, departure.at)
 
     def _hides(self, fault: Fault, departure: Departure) -> bool:
         """Return whether a fault may have kept from a process what a zone lacked when it left."""

@@ -12,11 +12,12 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from rollout_lab.model.fields import text
 from rollout_lab.model.history import Called
 
-from rollout_operator.kube.api import SECRETS, JsonObject
+from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
-from tests.judge.book import Book, Write
+from tests.judge.book import Book, Track, Write
 from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
@@ -132,7 +133,9 @@ def list_contests(book: Book) -> list[Contest]:
             continue
         if before.replicas == now.replicas or not book.is_operator(write.commit.actor):
             continue
-        if _is_disturbed(book, write):
+        called = book.calls.get(write.commit.call)
+        begun, second = write.at if called is None else called.begun, MINUTE / 60
+        if book.list_faults(write.commit.actor, begun - second, write.at + second):
             continue
         last = running.get(now.uid, [])
         if last and not _goes_on(book, last[-1], write):
@@ -152,12 +155,6 @@ def _goes_on(book: Book, last: Write, write: Write) -> bool:
     return is_same and runs[0] == runs[1] and write.at - last.at < ACCEPTED
 
 
-def _is_disturbed(book: Book, write: Write) -> bool:
-    called = book.calls.get(write.commit.call)
-    begun = write.at if called is None else called.begun
-    return bool(book.list_faults(write.commit.actor, begun - MINUTE / 60, write.at + MINUTE / 60))
-
-
 def _end(writes: list[Write]) -> Iterator[Contest]:
     last = writes[-1].now
     if len(writes) >= LEAST and isinstance(last, Set):
@@ -172,16 +169,11 @@ def list_misrecorded(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         if isinstance(write.now, Pod) and write.before is None:
             created[write.now.uid] = write.at
-        if _records(book, write):
-            yield from _judge_revision(book, world, write, created)
+        match write.before, write.now:
+            case Set(current_revision=former), Set(current_revision=recorded):
+                if former != recorded and book.is_operator(write.commit.actor):
+                    yield from _judge_revision(book, world, write, created)
         world.take(write)
-
-
-def _records(book: Book, write: Write) -> bool:
-    match write.before, write.now:
-        case Set(current_revision=former), Set(current_revision=recorded):
-            return former != recorded and book.is_operator(write.commit.actor)
-    return False
 
 
 def _judge_revision(
@@ -229,19 +221,26 @@ def list_unelected(book: Book) -> Iterator[Violation]:
     """Yield writes that were sent while another process held the Lease, or none did."""
     if not book.leases:
         return
-    slack = _get_overlap(book)
+    # For so long two may act at once, by clocks that run at different rates.
+    slack = RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
+    if not any(fault.kind == "clock_rate" for fault in book.faults):
+        slack = timedelta(0)
+    holders: Track[str] = Track()
+    holders.add(timedelta.min, "")
+    for lease in book.leases:
+        holder = text(lease.after or {}, "spec", "holderIdentity")
+        holders.add(lease.at, holder.rpartition("_")[0])
     for call in book.own_calls:
         is_shared = call.request.resource == SECRETS or not call.request.resource.is_namespaced
         if call.request.verb not in WRITES or is_shared:
             continue
         if _was_late(book, call):
             continue
-        holders = _collect_holders(book, call.begun - slack, call.begun)
-        if call.actor not in holders:
-            request = call.request
-            text = f"{request.verb} {request.resource.plural}/{request.name} by {call.actor}"
-            others = ", ".join(sorted(holders)) or "no process"
-            yield Violation("SI-22", call.at, f"{text}; the lease is of {others}")
+        lately = {*holders.window(call.begun - slack, call.begun)}
+        if call.actor not in lately:
+            request, others = call.request, ", ".join(sorted(lately)) or "no process"
+            what = f"{request.verb} {request.resource.plural}/{request.name} by {call.actor}"
+            yield Violation("SI-22", call.at, f"{what}; the lease is of {others}")
 
 
 def _was_late(book: Book, call: Called) -> bool:
@@ -252,23 +251,3 @@ def _was_late(book: Book, call: Called) -> bool:
     named = f"{request.verb} {request.resource.plural}/{request.name}"
     faults = book.list_faults(call.actor, call.begun - LONGEST_WAY, call.begun)
     return any(fault.kind in LATE and named in fault.text for fault in faults)
-
-
-def _get_overlap(book: Book) -> timedelta:
-    """Return for how long two may act at once, by clocks that run at different rates."""
-    if not any(fault.kind == "clock_rate" for fault in book.faults):
-        return timedelta(0)
-    return RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
-
-
-def _collect_holders(book: Book, begin: timedelta, end: timedelta) -> set[str]:
-    """Return the names of the processes that held the Lease in a span, empty for none."""
-    before = [commit.after for commit in book.leases if commit.at <= begin][-1:]
-    within = [commit.after for commit in book.leases if begin < commit.at <= end]
-    return {_read_holder(lease) for lease in (before or [None]) + within}
-
-
-def _read_holder(lease: JsonObject | None) -> str:
-    spec = None if lease is None else lease.get("spec")
-    holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
-    return f"{holder or ''}".rpartition("_")[0]

@@ -63,16 +63,14 @@ def _list_effects(book: Book) -> Iterator[Violation]:
         for one in book.own_calls
         if _writes_record(one)
     ]
+    # Another client may have sent it just before, and not for a dry run.
+    forged = [one.at for one in book.faults if one.kind == FORGED]
     for at, pod, text in acts:
         zone = pod.rpartition("-")[0]
         requesting = [one for one in reviews if one.name == zone and _spans(one, at)]
-        if requesting and all(one.dry_run for one in requesting) and not _has_forged(book, at):
+        is_dry = bool(requesting) and all(one.dry_run for one in requesting)
+        if is_dry and not any(one <= at <= one + REVIEW_LASTS for one in forged):
             yield Violation("SI-15", at, f"{text} for a dry run of {zone}")
-
-
-def _has_forged(book: Book, at: timedelta) -> bool:
-    """Return whether another client may have sent it just before, and not for a dry run."""
-    return any(one.kind == FORGED and one.at <= at <= one.at + REVIEW_LASTS for one in book.faults)
 
 
 def _spans(review: Reviewed, at: timedelta) -> bool:
@@ -133,9 +131,13 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
         is_record = is_downscale or book.is_operator(write.commit.actor)
         if uid not in since or old == new or not is_record:
             continue
-        stamps = (_read_stamp(old), _read_stamp(new))
-        is_troubled = _is_troubled(book, write, since[uid])
-        if counts[uid] and _corrects(*stamps, since[uid], is_troubled=is_troubled):
+        stamp, later, begun = _read_stamp(old), _read_stamp(new), since[uid]
+        # Its process may have seen the downscale late, or found it again; an event that is held
+        # back keeps back those after it.
+        begin = begun - max(book.promises.known, HELD_BACK)
+        is_late = stamp < begun or later > begun + SEEN_LATE
+        is_late = is_late or bool(book.list_faults(write.commit.actor, begin, write.at))
+        if counts[uid] and stamp < later and is_late:
             continue
         counts[uid] += 1
         if counts[uid] > 1 + book.runs.count_starts(since[uid], write.at):
@@ -176,20 +178,6 @@ def _list_called_again(
             text = f"{call.pod} had confirmed, and was called again for the same write"
             yield Violation("SI-16", call.begun, text)
         confirmed[call.uid] = call.at
-
-
-def _corrects(old: timedelta, new: timedelta, written_at: timedelta, *, is_troubled: bool) -> bool:
-    """Return whether a record had to be replaced by a later one."""
-    return old < new and (old < written_at or new > written_at + SEEN_LATE or is_troubled)
-
-
-def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
-    """Return whether its process may have seen a downscale late, or found it again.
-
-    An event that is held back keeps back those after it.
-    """
-    begin = since - max(book.promises.known, HELD_BACK)
-    return bool(book.list_faults(record.commit.actor, begin, record.at))
 
 
 def _read_stamp(text: object) -> timedelta:

@@ -5,7 +5,7 @@ itself is judged; what people write is judged in `downscales`, and so is all tha
 any client.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ from rollout_lab.model.fields import child, children, number
 from rollout_lab.model.history import Called, PodCalled
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import Book, Write
+from tests.judge.book import Book, Track, Write
 from tests.judge.deletes import Delete, get_sent, is_live, map_deletes
 from tests.judge.downscales import get_horizon
 from tests.judge.objects import DesiredReplicas, Pod, Set, read_desired
@@ -67,28 +67,21 @@ def list_scalings(book: Book) -> list[Scaling]:
 
 def collect_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
     """Return the counts that the sets of a name had at any moment of a span."""
-    writes = [one for one in book.writes if isinstance(one.now, Set) and one.now.name == name]
-    return _between(
-        [(one.at, one.now.replicas) for one in writes if isinstance(one.now, Set)], span
-    )
+    sets = [(one.at, one.now) for one in book.writes if isinstance(one.now, Set)]
+    return _collect(((at, one.replicas) for at, one in sets if one.name == name), span)
 
 
 def collect_forced(book: Book, uid: str, span: tuple[timedelta, timedelta]) -> set[int | None]:
     """Return what people forced for a set at any moment of a span, None for nothing."""
-    writes = [one for one in book.writes if isinstance(one.now, Set) and one.now.uid == uid]
-    return _between([(one.at, read_desired(one.commit.after).forced) for one in writes], span)
+    writes = (one for one in book.writes if isinstance(one.now, Set) and one.now.uid == uid)
+    return _collect(((one.at, read_desired(one.commit.after).forced) for one in writes), span)
 
 
 def collect_template_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
     """Return the counts that a ReplicaTemplate wanted at any moment of a span."""
-    return _between(
-        [
-            (one.at, number(one.after, "spec", "replicas", default=1))
-            for one in book.templates
-            if one.name == name and one.after is not None
-        ],
-        span,
-    )
+    known = [(one.at, one.after) for one in book.templates if one.name == name]
+    counts = ((at, number(one, "spec", "replicas", default=1)) for at, one in known if one)
+    return _collect(counts, span)
 
 
 def _list(book: Book) -> Iterator[Scaling]:
@@ -121,11 +114,12 @@ def _find_live_read(book: Book, called: Called, sent_at: timedelta) -> timedelta
     return None if None in times else min(one for one in times if one is not None)
 
 
-def _between(states: list[tuple[timedelta, _V]], span: tuple[timedelta, timedelta]) -> set[_V]:
-    """Return the states that held at any moment of a span."""
+def _collect(states: Iterable[tuple[timedelta, _V]], span: tuple[timedelta, timedelta]) -> set[_V]:
+    track: Track[_V] = Track()
+    for at, state in states:
+        track.add(at, state)
     begin, end = span
-    before = [value for at, value in states if at <= begin][-1:]
-    return {*before, *(value for at, value in states if begin < at <= end)}
+    return {*track.window(begin, end)}
 
 
 # Words have whole seconds, and the API server's time is known to about one.
@@ -142,7 +136,12 @@ def list_broken(book: Book) -> Iterator[Violation]:
     for scaling in scalings:
         yield from _judge_source(book, scaling)
         if scaling.is_downscale:
-            yield from _judge_live_read(scaling)
+            read_at = scaling.read_at
+            if read_at is None or scaling.sent_at - read_at > LIVE_READ_LASTS:
+                span = f"{LIVE_READ_LASTS.total_seconds():.0f} s"
+                yield Violation(
+                    "SI-09", scaling.at, f"{scaling.text} on no live read of its last {span}"
+                )
             yield from _judge_words(book, scaling, words)
     yield from _judge_alone(book, scalings)
 
@@ -168,13 +167,6 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
     if count not in wanted | forced:
         text = f"{scaling.text}; {source or 'no source'} wanted {sorted(wanted)}"
         yield Violation(rule, scaling.at, text)
-
-
-def _judge_live_read(scaling: Scaling) -> Iterator[Violation]:
-    read_at = scaling.read_at
-    if read_at is None or scaling.sent_at - read_at > LIVE_READ_LASTS:
-        text = f"{scaling.text} on no live read of its last {LIVE_READ_LASTS.total_seconds():.0f} s"
-        yield Violation("SI-09", scaling.at, text)
 
 
 def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
@@ -223,7 +215,9 @@ class _Words:
             if isinstance(write.now or write.before, Pod):
                 now = write.now if isinstance(write.now, Pod) else None
                 self._pods.append((write.at, write.commit.name, now))
-                if now is not None and not _is_running(write.commit.after or {}):
+                statuses = children(write.commit.after or {}, "status", "containerStatuses")
+                runs = bool(statuses) and all("running" in child(one, "state") for one in statuses)
+                if now is not None and not runs:  # a restart makes it forget everything
                     self._stops.setdefault(now.uid, []).append(write.at)
 
     def list_removed(self, scaling: Scaling) -> list[Pod]:
@@ -393,9 +387,3 @@ def _list_between(
         if is_between and called.status < 300 and zone in names:
             text = f"delete of {called.request.name} just before {scaling.text}"
             yield Violation("SI-02", called.at, text)
-
-
-def _is_running(pod: dict[str, object]) -> bool:
-    """Return whether the containers of a pod run: a restart makes it forget everything."""
-    statuses = children(pod, "status", "containerStatuses")
-    return bool(statuses) and all("running" in child(one, "state") for one in statuses)

@@ -1,5 +1,4 @@
 """Exhaustive models of the protocols that more than one process takes part in.
 
-`search` walks every state a model can reach, `grants` is the model of how a pod is allowed to go,
-`grants_map` says which function of the operator does which step of it.
+`search` walks every state a model can reach, `grants` is the model of how a pod is allowed to go.
 """

@@ -21,10 +21,10 @@ from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from tests.models.grant_words import NAMES, PODS, Phase, Pod, Setup, State, put, put_request
-from tests.models.grants import Grants
-from tests.models.search import Model, Step, Steps, replaced
+from tests.models.grants import NAMES, PODS, Grants, Phase, Pod, Setup, State, put, put_request
+from tests.models.search import Model, Step, Steps, Walk, explore, replaced
 
 # Steps that send something anew: a process that does not lead makes none of them.
 _SENT: Final = frozenset({"reserve", "reclaim"})
@@ -243,3 +243,32 @@ def _turn(state: ElectedState, index: int, lead: Lead) -> ElectedState:
 def _observe(base: State) -> tuple[bool, ...]:
     """Return which pods a complete view shows as going: a permission that has no record, never."""
     return tuple(not pod.is_up or pod.record is not None for pod in base.pods)
+
+
+ONE_EACH: Final = Setup(wants=((0,), (1,)))
+BY_LEASE: Final = Elections(setup=ONE_EACH, short_cut=ShortCut.LEASE)
+BY_RECORD: Final = Elections(setup=ONE_EACH, short_cut=ShortCut.OWN_RECORD)
+# Where no pod fails by itself, and by the own record even beside a process without an election.
+SAFE: Final = {
+    "by the Lease": BY_LEASE,
+    "by the own record": replace(BY_RECORD, gaps=frozenset({Gap.HAS_OUTSIDER})),
+}
+
+
+def walk_through(elections: Elections, *gaps: Gap) -> Walk[ElectedState]:
+    """Return all that may happen, with these gaps beside those that the elections have."""
+    gaps = (*elections.gaps, *gaps)
+    return explore(ElectedGrants(replace(elections, gaps=frozenset(gaps))).model)
+
+
+def list_not_shown() -> list[str]:
+    """Return the short cuts of `SAFE` that cross the budget all the same, or are never taken.
+
+    A gap says something only where the same short cut is safe without it.
+    """
+    walks = {name: walk_through(elections) for name, elections in SAFE.items()}
+    return [
+        f"{name}: {walk.fault or 'never taken'}"
+        for name, walk in walks.items()
+        if walk.fault is not None or "go without a list" not in walk.verbs
+    ]

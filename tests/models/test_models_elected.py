@@ -8,11 +8,9 @@ That it would be safe without that takes a minute to see: `make prove ARGS=model
 import pytest
 from msgspec.structs import replace
 
-from tests.models.elected import Elections, Gap, Lead
-from tests.models.grant_words import Setup
-from tests.models.grants import Grants
+from tests.models.elected import BY_LEASE, BY_RECORD, ONE_EACH, Elections, Gap, Lead, walk_through
+from tests.models.grants import Grants, Setup
 from tests.models.search import explore, find_stuck
-from tests.models.short_cuts import BY_LEASE, BY_RECORD, ONE_EACH, walk_through
 from tests.models.test_models_grants import is_granted, is_quiet
 
 pytestmark = pytest.mark.thorough

@@ -11,14 +11,12 @@ from functools import lru_cache, reduce
 import pytest
 from msgspec.structs import replace
 
-from tests.models.grant_words import Error, Phase, Process, Setup, State
-from tests.models.grants import Grants
-from tests.models.grants_map import FUNCTIONS, OTHERS
+from tests.models.elected import ONE_EACH
+from tests.models.grants import Error, Grants, Phase, Process, Setup, State
 from tests.models.search import Step, Walk, explore, find_stuck, list_ends
 
 pytestmark = pytest.mark.thorough
 
-ONE_EACH = Setup(wants=((0,), (1,)))
 IN_MEMORY = Setup(slots=(2,), wants=((0, 1),), has_records=False)
 
 SETUPS = [
@@ -200,7 +198,45 @@ def test_without_a_reclaim_a_record_stays_for_ever() -> None:
     assert stuck.state.pods[0].record or stuck.state.pods[1].record
 
 
-# That the model is of our code
+# That the model is of our code: which function does which step, or who else
+
+GATE = "rollout_operator.guards.arbiter:Arbiter"
+PENDING = "rollout_operator.guards.grants:InFlight"
+RELEASES = "rollout_operator.guards.grants:GrantReleases"
+RECORDER = "rollout_operator.guards.grants:Recorder"
+SNAPSHOTS = "rollout_operator.guards.arbiter:Snapshots"
+READER = "rollout_operator.controllers.observe:GroupReader"
+RECLAIMER = "rollout_operator.controllers.budgets:DisruptionController"
+
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "reserve": (f"{GATE}.request", f"{GATE}.reserve", f"{PENDING}.reserve"),
+    "record": (f"{GATE}._record", f"{RECORDER}.write"),
+    "be refused the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
+    "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
+    "miss the answer on": (f"{GATE}._record", f"{PENDING}.release_open"),
+    "list for": (f"{GATE}._read_until_sure", f"{SNAPSHOTS}.observe_live", f"{READER}.read"),
+    "miss its record on": (f"{GATE}._read_until_sure",),
+    "refuse": (f"{GATE}._confirm", f"{GATE}.release"),
+    "stall over": (f"{GATE}._read_until_sure",),
+    "be too late for": (f"{GATE}._read_until_sure", f"{GATE}.confirm"),
+    "allow": (f"{GATE}._read_until_sure", f"{PENDING}.confirm"),
+    "release on": (f"{RELEASES}.release", f"{RECORDER}.remove", f"{PENDING}.release"),
+    "give up releasing on": (f"{RELEASES}.release", f"{RELEASES}.abandon"),
+    "reclaim": (f"{RECLAIMER}.reconcile", f"{RECORDER}.clear"),
+    "forget": (f"{PENDING}.forget_seen", f"{RECLAIMER}.reconcile", f"{PENDING}.release_untouched"),
+    "end quarantine": (f"{GATE}._record",),
+}
+
+OTHERS = {
+    "delete": "the API server: what was answered takes effect",
+    "replace": "the StatefulSet controller and a kubelet",
+    "age the record on": "time: what it allowed has happened by now, or never will",
+    "end the effect of an answer on": "time: the same, of a record that stands no more",
+    "be killed": "what kills processes",
+    "be killed after sending for": "what kills processes",
+    "late": "the API server: a call of a process that does not wait for it any more",
+    "lose": "the network",
+}
 
 
 def test_every_step_is_somebodys() -> None:
