@@ -33,7 +33,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint check bytecode plane controlplane test tests test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint style types check bytecode plane controlplane test tests test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -49,11 +49,15 @@ $(READY): pyproject.toml lab/pyproject.toml requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable . --editable lab
 	@touch $@
 
-lint: $(READY) ## formatting, lint rules, spelling, imports and types
+lint: style types ## formatting, lint rules, spelling, imports and types
+
+style: $(READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m codespell_lib .
 	$(VENV)/bin/lint-imports --no-cache --verbose >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+types: $(READY)
 	$(PY) -m mypy --strict --cache-dir '$(CACHE)/mypy'
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
@@ -70,8 +74,9 @@ controlplane: plane ## build the control plane of the tests, and what they use b
 	@$(PY) -m tests.world.registry >/dev/null
 	@$(PY) -m tests.flux.image_policies >/dev/null
 
-# Types keep one core busy for a minute, the first time; all tests are compiled meanwhile, which
-# each of the workers would do by itself. What cannot be collected is for the tests to show.
+# Types keep one core busy for a minute, the first time. Meanwhile all else is checked, and all tests
+# are compiled, which each of the workers would do by itself. What cannot be collected is for the
+# tests to show.
 check: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 

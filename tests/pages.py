@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -49,6 +50,7 @@ def list_links(markdown: str) -> Iterator[str]:
                 yield str(target)
 
 
+@cache
 def collect_anchors(markdown: str) -> set[str]:
     """Return the anchors that a forge makes of the headings, and those that are set by hand."""
     anchors = set(re.findall(r'<a (?:id|name)="([^"]+)"', markdown))

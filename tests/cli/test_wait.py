@@ -156,6 +156,7 @@ async def test_d_76_an_image_that_crashes_ends_it_with_4_after_a_time() -> None:
         assert last == "a person has to change something for group ingester"
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_good_image_begins_the_time_anew_and_zero_waits_on() -> None:
     async with crashing() as world:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 _PREFIX = """
 import asyncio, sys
 import aiohttp, msgspec
@@ -58,6 +60,7 @@ def test_a_generated_name_fails_and_says_why() -> None:
     assert "without its generated names by rollout_operator.kube.lean" in reported
 
 
+@pytest.mark.slow
 def test_a_library_that_is_there_already_is_used_as_it_is() -> None:
     kind, same = run("""
         import kubernetes_asyncio.client
