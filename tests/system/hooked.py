@@ -28,7 +28,7 @@ HOST: Final = "localhost"
 # The certificate must be for the name by which the API server calls in tests.
 TLS_FLAGS: Final = (TLS_FLAG, f"-server-tls.self-signed-cert.dns-name={HOST}")
 PROBE: Final = ZoneSpec(name="probe", group=None, replicas=1)
-HANDSHAKE_LIMIT: Final = timedelta(seconds=10)
+HANDSHAKE_LIMIT: Final = timedelta(seconds=60)
 
 
 class Hooked(msgspec.Struct, frozen=True, kw_only=True):

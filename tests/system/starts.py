@@ -14,7 +14,7 @@ from tests.world.forkserver import run_program
 from tests.world.operatorproc import Launch, OperatorProcess
 
 # An interpreter on a machine whose cores are all taken needs some seconds to start.
-END_LIMIT: Final = timedelta(seconds=60)
+END_LIMIT: Final = timedelta(seconds=180)
 
 # Tests may run in a pod themselves; what they start must not take that cluster for its own.
 OUTSIDE: Final = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
