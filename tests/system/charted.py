@@ -8,6 +8,7 @@ of the test, under the account and with the words that the chart rendered. The S
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -51,6 +52,29 @@ KINDS: Final = (
     "multiazrollouts.rollout.grafana.com",
 )
 _HOOK: Final = "helm.sh/hook"
+# A stand-in for grafana's chart: objects of the names, labels, words and rights that its has.
+# Only what a change to our chart can stumble over is there, written from its interface.
+GRAFANAS: Final = Path(__file__).parent / "grafanas"
+# What it makes of its Service where webhooks are off, and metrics are scraped.
+_UNHOOKED: Final = """
+apiVersion: v1
+kind: Service
+metadata: {name: "{{ .Release.Name }}", namespace: "{{ .Release.Namespace }}"}
+spec:
+  type: ClusterIP
+  clusterIP: None
+  ports: [{port: 8001, protocol: TCP, targetPort: http-metrics, name: http-metrics}]
+  selector: {app.kubernetes.io/name: rollout-operator}
+"""
+
+
+def write_chart(folder: Path, *, patches_pods: bool = False, is_hooked: bool = True) -> Path:
+    """Write grafana's chart into a folder and return it; until 0.51 its Role patches pods."""
+    shutil.copytree(GRAFANAS, folder)
+    template = folder / "templates" / "all.yaml"
+    text = template.read_text() if is_hooked else _UNHOOKED
+    template.write_text(text.replace("watch, delete]", "watch, delete, patch]", patches_pods))
+    return folder
 
 
 @dataclass(slots=True)
