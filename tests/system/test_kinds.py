@@ -4,8 +4,10 @@ What the schema of policies refuses the decoder that mirrors it refuses too: a c
 definition is old or was changed is no less safe. Defaults are the same on both sides.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -15,12 +17,15 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.model.decode.custom import decode_policy, decode_watched_policy
 from rollout_operator.model.policy import Policy, PolicyStatus, RefusedPolicy
 from rollout_operator.planning.policy_status import render_batch
+from tests.goldens import Golden
 from tests.kustomize import render
-from tests.model.policy_trees import SELECTOR, policy_tree
+from tests.model.cases import bend
+from tests.model.policy_trees import policy_tree
 from tests.planning.policies.snapshots import batch
 from tests.rendered import MANIFESTS
+from tests.stories import Story, read_stories
 from tests.system.waits import show_columns
-from tests.world.api import NAMESPACES, STATEFULSETS, Answer, Api, ApiError, Json, Resource
+from tests.world.api import NAMESPACES, STATEFULSETS, Answer, Json, Resource
 from tests.world.budgets import CRDS, FOLDER, install_kinds
 from tests.world.manifests import KINDS, read_manifests
 from tests.world.world import World
@@ -28,136 +33,134 @@ from tests.world.world import World
 pytestmark = pytest.mark.controlplane
 
 POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
+RELEASES: Final = FOLDER / "releases"
+DECODED: Final = Path(__file__).parents[1] / "model" / "decode" / "policy.txt"
 SHIPPED: Final = {
     **KINDS,
     "MultiAZRollout": POLICIES,
     "Namespace": NAMESPACES,
     "StatefulSet": STATEFULSETS,
 }
-OTHER: Final = "another-namespace"
-LONG: Final = "a" * 63
-DEFAULTS: Final = {
-    "statefulSetSelector": SELECTOR,
-    "rollingUpdate": {
-        "maxUnavailable": 1,
-        "intervalSeconds": 30,
-        "podOrder": "Descending",
-        "azTopologyKey": "topology.kubernetes.io/zone",
-    },
-    "paused": False,
-    "manageUpdateStrategy": False,
-    "progressDeadlineSeconds": 600,
+RULES: Final[Json] = {
+    "rolloutSelector": {},
+    "rules": [{"timeRange": {"start": "22:00", "end": "00:00"}}],
+}
+# What a case changes.
+PLAIN: Final[dict[str, Json]] = {
+    "Rollout": {"releasesImagePolicy": {"name": "app"}},
+    "RolloutGate": {"rolloutRef": {"name": "app"}},
+    "RolloutSchedule": RULES,
+    "ClusterRolloutSchedule": RULES,
+    "HealthCheck": {},
 }
 
 
-def _term(operator: str, *values: str, key: str = "app") -> Json:
-    return {"matchExpressions": [{"key": key, "operator": operator, "values": [*values]}]}
+def _list_cases(path: Path) -> list[Story]:
+    return [story for param in read_stories(path) if isinstance(story := param.values[0], Story)]
 
 
-def _list_refused() -> Iterator[tuple[str, Json]]:
-    """Yield what is wrong, and a spec."""
-    maxima: list[Any] = [0, -1, 1.5, True, [1], 2**63, 99999999999, 10**9, "1000000000"]
-    maxima += ["0", "0%", "101%", "-1", "abc", "1.5", "", "%", " 1", "+1", "1_0", "٣", "5 %"]
-    updates = {"maxUnavailable": maxima, "intervalSeconds": [-1, 86401, "30", 1.5, True]}
-    updates["podOrder"] = ["descending", "", 1]
-    keys = ["a/b/c", "", "-a", "a/", "/a", "A.b/c", f"a/{LONG}a", f"{'a' * 254}/b", 1]
-    updates["azTopologyKey"] = keys
-    for field, values in updates.items():
-        for value in values:
-            yield f"{field} {value!r}"[:60], {"rollingUpdate": {field: value}}
-    yield "rollingUpdate is a number", {"rollingUpdate": 3}
-    zones: list[Any] = [
-        ["a", "b", "a"],
-        ["a", ""],
-        [f"{one}" for one in range(65)],
-        "a",
-        [1],
-        ["z" * 254],
-    ]
-    for value in zones:
-        yield f"MT-24 azOrder {value!r}"[:60], {"azOrder": value}
-    yield "MT-60 a namespace as a number", {"namespace": 1}
-    for name in ("paused", "manageUpdateStrategy"):
-        yield f"{name} as text", {name: "true"}
-    for value in (29, 2**31, "600"):
-        yield f"progressDeadlineSeconds {value!r}", {"progressDeadlineSeconds": value}
-    for selector in _list_bad_selectors():
-        yield f"selector {selector!r}"[:80], {"statefulSetSelector": selector}
-
-
-def _list_bad_selectors() -> Iterator[object]:
-    yield from ({}, {"matchLabels": {}, "matchExpressions": []}, {"matchLabels": {}}, [])
-    yield from ({"matchLabels": {"app": value}} for value in (1, "a/b", "-", f"{LONG}a"))
-    yield from (_term("Is", "a"), _term("In"), _term("NotIn", "-"), _term("Exists", "a"))
-    yield from (_term("In", "a", key=key) for key in ("a b", "", f"{'a' * 254}/b", "A.b/c"))
-    yield {"matchExpressions": [{"key": "app"}]}
-    yield {"matchLabels": {f"l{one}": "" for one in range(65)}}
-    yield {"matchExpressions": _term("Exists")["matchExpressions"] * 65}
-    yield _term("In", *(f"v{one}" for one in range(65)))
-
-
-def _list_accepted() -> Iterator[Json]:
-    for maximum in (1, 500, 10**9 - 1, "999999999", "3", "007", "1%", "25%", "100%", "0050%"):
-        yield {"rollingUpdate": {"maxUnavailable": maximum}}
-    keys = ["example.com/rack", "rack", "a", f"{'a' * 253}/{LONG}"]
-    yield from ({"rollingUpdate": {"azTopologyKey": key}} for key in keys)
-    yield {"rollingUpdate": {"intervalSeconds": 0, "podOrder": "Ascending"}}
-    yield {"rollingUpdate": {"intervalSeconds": 86400}, "progressDeadlineSeconds": 2**31 - 1}
-    yield {"azOrder": [f"{one:0253}" for one in range(64)], "progressDeadlineSeconds": 30}
-    yield {"azOrder": [], "namespace": "", "paused": True, "manageUpdateStrategy": True}
-    yield {"statefulSetSelector": {**_term("In", "a", ""), "matchLabels": {"a.b/c": ""}}}
-    yield {"statefulSetSelector": {**_term("DoesNotExist"), "matchLabels": {}}}
-    labels, terms = {f"l{one}": "" for one in range(64)}, _term("Exists")["matchExpressions"] * 64
-    yield {"statefulSetSelector": {"matchLabels": labels, "matchExpressions": terms}}
-    yield {"statefulSetSelector": _term("In", *(f"v{one}" for one in range(64)))}
-
-
-async def test_schema_and_decoder_refuse_and_accept_the_same(world: World) -> None:
-    """MAZ-01, MAZ-04 to MAZ-11, MT-24, MT-27, MT-60, MT-61."""
+@pytest.fixture(name="kinds")
+async def install(world: World) -> AsyncIterator[dict[str, Resource]]:
+    """Install all kinds, and remove those of releases with all their objects."""
     await install_kinds(world.api)
-    refused, accepted = {}, []
-    for name, spec in _list_refused():
-        tree = _in(world, spec)
-        refused[name] = (await _try(world.api, tree), isinstance(_decode(tree), RefusedPolicy))
-    for spec in _list_accepted():
-        tree = _in(world, spec)
-        accepted.append((await _try(world.api, tree), isinstance(_decode(tree), Policy)))
+    await install_kinds(world.api, RELEASES)
+    crds = read_manifests(RELEASES)
+    yield {
+        crd["spec"]["names"]["kind"]: Resource(
+            "kuberik.com/v1alpha1",
+            crd["spec"]["names"]["plural"],
+            is_namespaced=crd["spec"]["scope"] == "Namespaced",
+        )
+        for crd in crds
+    }
+    for crd in crds:
+        await world.api.delete(CRDS, "", crd["metadata"]["name"])
 
-    assert {name: found for name, found in refused.items() if found != (422, True)} == {}
-    assert [found for found in accepted if found != (201, True)] == []
-    other = _in(world, {"namespace": OTHER})
-    # A schema without CEL cannot compare two fields: there it is the operator alone.
-    assert (await _try(world.api, other), isinstance(_decode(other), RefusedPolicy)) == (201, True)
 
-
-@pytest.mark.parametrize("values", [(), ("a",)], ids=["without values", "with values"])
-async def test_a_wrong_operator_is_refused_with_all_that_there_are(
-    world: World, values: tuple[str, ...]
+async def test_what_the_schemas_make_of_objects(
+    world: World, kinds: dict[str, Resource], golden: Golden
 ) -> None:
+    """MAZ-01, MAZ-04 to MAZ-11, MT-24, MT-27, MT-60, MT-61: policies as their decoder has them."""
+    for story in _list_cases(DECODED):
+        changes = story.commands[0]
+        # What is null is as if it were not there; the API server gives each object its own uid.
+        if changes != "plain" and "null" not in changes and "metadata" not in changes:
+            await _try_policy(world, changes)
+    plain: dict[str, Json] = {}
+    for story in _list_cases(Path(__file__).parent / "kinds.txt"):
+        kind, _, changes = story.commands[0].partition(" ")
+        if kind == "MultiAZRollout":
+            given = bend(policy_tree(), changes)["spec"]
+            answer = await _try_policy(world, changes)
+        else:
+            given = bend({"spec": PLAIN[kind]}, changes)["spec"]
+            body = {"apiVersion": "kuberik.com/v1alpha1", "kind": kind, "spec": given}
+            answer = await _try(world, kinds[kind], body)
+        if not changes:
+            plain[kind] = answer.body["spec"]
+        story.check(_tell(answer, given, plain[kind] if changes else {}), golden)
+
+
+# What the schema cannot say without CEL: to compare two fields, and what the keys of a map are.
+OF_THE_DECODER: Final = ("namespace: other", 'statefulSetSelector: {matchLabels: {"a b": c}}')
+
+
+async def _try_policy(world: World, changes: str) -> Answer:
+    """Return the answer to a policy, on which the decoder must agree."""
+    tree = bend(policy_tree(), changes)
+    answer = await _try(world, POLICIES, tree)
+    tree["metadata"]["namespace"] = world.namespace
+    is_refused = isinstance(decode_policy(msgspec.json.encode(tree)), RefusedPolicy)
+    expected = (201 if changes in OF_THE_DECODER or not is_refused else 422, is_refused)
+    assert (answer.status, is_refused) == expected, (changes, answer)
+    return answer
+
+
+async def _try(world: World, resource: Resource, body: Json) -> Answer:
+    """Return how the API server answers the creation of an object that is not stored."""
+    path = resource.path(world.namespace if resource.is_namespaced else "")
+    named = {**body, "metadata": {"name": "db"}}
+    return await world.api.exchange("POST", path, body=named, query={"dryRun": "All"})
+
+
+def _tell(answer: Answer, given: Json, plain: Json) -> str:
+    """Return the fields that are neither as given nor as they are else, or what is wrong."""
+    if answer.status == 422:
+        fields = {*re.findall(r"spec(?:\.\w+|\[\d+\])+", answer.message)}
+        return f"refused: {'; '.join(sorted(fields))}"
+    stored = answer.body["spec"]
+    shown = {key: one for key, one in stored.items() if one not in (plain.get(key), given.get(key))}
+    shown |= dict.fromkeys({*given} - {*stored}, "dropped")
+    text = yaml.safe_dump(shown, default_flow_style=True, width=10**4).strip() if shown else "kept"
+    return re.sub(r"(\w)\1{59,}", lambda match: f"{{{match[1]} * {len(match[0])}}}", text)
+
+
+async def test_a_wrong_operator_is_refused_with_all_that_there_are(world: World) -> None:
     """MAZ-05: not only with those that take values, nor with a remark about `anyOf`."""
     await install_kinds(world.api)
-    spec = {"statefulSetSelector": _term("Is", *values)}
-
-    answer = await _create(world.api, _in(world, spec))
-
-    causes = [(cause["field"], cause["message"]) for cause in answer.body["details"]["causes"]]
-    assert causes == [
-        (
-            "spec.statefulSetSelector.matchExpressions[0].operator",
-            'Unsupported value: "Is": supported values: "In", "NotIn", "Exists", "DoesNotExist"',
-        )
-    ]
+    for values in ({}, {"values": ["a"]}):
+        term = {"key": "app", "operator": "Is", **values}
+        tree = policy_tree(statefulSetSelector={"matchExpressions": [term]})
+        answer = await _try(world, POLICIES, tree)
+        causes = [(cause["field"], cause["message"]) for cause in answer.body["details"]["causes"]]
+        assert causes == [
+            (
+                "spec.statefulSetSelector.matchExpressions[0].operator",
+                'Unsupported value: "Is": supported values: '
+                '"In", "NotIn", "Exists", "DoesNotExist"',
+            )
+        ]
 
 
 async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(world: World) -> None:
     """MAZ-04 to MAZ-11, MAZ-50: as stored, and as decoded from what was never stored."""
     await install_kinds(world.api)
-    tree = _in(world, {})
+    tree = policy_tree()
+    tree["metadata"]["namespace"] = world.namespace
     head = {"name": "db", "namespace": world.namespace}
     stored = await world.post(POLICIES, {**tree, "metadata": head})
 
-    assert stored["spec"] == DEFAULTS
-    assert _without_head(_decode(stored)) == _without_head(_decode(tree))
+    assert _without_head(stored) == _without_head(tree)
     status = PolicyStatus(
         phase="Waiting",
         last_batch=render_batch(batch("a-2", completion=-3.25)),
@@ -171,6 +174,12 @@ async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(worl
     columns = await show_columns(world, POLICIES)
     assert columns["Phase"] == "Waiting"
     assert [*columns] == ["Name", "Phase", "Zone", "Updated", "Total", "Ready", "Stalled"]
+
+
+def _without_head(tree: Json) -> dict[str, object]:
+    policy = decode_policy(msgspec.json.encode(tree))
+    assert isinstance(policy, Policy)
+    return {key: value for key, value in msgspec.structs.asdict(policy).items() if key != "head"}
 
 
 async def test_maz_83_what_is_shipped_is_accepted(world: World) -> None:
@@ -195,141 +204,3 @@ async def test_maz_83_what_is_shipped_is_accepted(world: World) -> None:
 
     assert {name: found for name, found in answers.items() if found != (True, ())} == {}
     assert len(answers) == 15
-
-
-def _in(world: World, spec: Json) -> Json:
-    tree = policy_tree(**spec) if "rollingUpdate" not in spec else policy_tree()
-    tree["spec"] |= spec
-    tree["metadata"] = {**tree["metadata"], "namespace": world.namespace}
-    return tree
-
-
-def _decode(tree: Json) -> Policy | RefusedPolicy:
-    return decode_policy(msgspec.json.encode(tree))
-
-
-def _without_head(policy: Policy | RefusedPolicy) -> dict[str, object]:
-    assert isinstance(policy, Policy)
-    return {key: value for key, value in msgspec.structs.asdict(policy).items() if key != "head"}
-
-
-async def _try(api: Api, tree: Json) -> int:
-    return (await _create(api, tree)).status
-
-
-async def _create(api: Api, tree: Json) -> Answer:
-    """Return how the API server answers the creation of an object that is not stored."""
-    path = POLICIES.path(tree["metadata"]["namespace"])
-    head = {key: tree["metadata"][key] for key in ("name", "namespace")}
-    body = {**tree, "metadata": head}
-    return await api.exchange("POST", path, body=body, query={"dryRun": "All"})
-
-
-RELEASES: Final = FOLDER / "releases"
-VERSION: Final = "kuberik.com/v1alpha1"
-POLICY: Final = {"releasesImagePolicy": {"name": "app"}}
-RULE: Final = {"timeRange": {"start": "22:00", "end": "00:00"}}
-SCHEDULE: Final = {"rolloutSelector": {}, "rules": [RULE]}
-
-# By kind: a spec, and what the API server makes of it.
-ACCEPTED: Final[list[tuple[str, Json, Json]]] = [
-    (
-        "Rollout",
-        POLICY,
-        {
-            **POLICY,
-            "versionHistoryLimit": 10,
-            "availableReleasesRetentionDays": 7,
-            "availableReleasesMinCount": 30,
-            "releaseUpdateInterval": "1m",
-        },
-    ),
-    ("Rollout", {"releasesImagePolicy": {}}, {"releasesImagePolicy": {"name": ""}}),
-    ("Rollout", {**POLICY, "wantedVersion": ""}, {"wantedVersion": ""}),
-    ("Rollout", {**POLICY, "bakeTime": "1h0.5m10ms"}, {"bakeTime": "1h0.5m10ms"}),
-    (
-        "Rollout",
-        {**POLICY, "healthCheckSelector": {"matchLabels": {"app": "web"}}},
-        {"healthCheckSelector": {"matchLabels": {"app": "web"}}},
-    ),
-    ("Rollout", {**POLICY, "minBakeTime": "1m"}, {"minBakeTime": None}),
-    ("RolloutGate", {"rolloutRef": {}}, {"passing": True, "rolloutRef": {"name": ""}}),
-    ("RolloutGate", {"rolloutRef": {}, "allowedVersions": []}, {"allowedVersions": []}),
-    ("RolloutSchedule", SCHEDULE, {**SCHEDULE, "timezone": "UTC", "action": "Deny"}),
-    ("ClusterRolloutSchedule", SCHEDULE, {"namespaceSelector": None, "action": "Deny"}),
-    ("HealthCheck", {}, {"class": None}),
-    ("HealthCheck", {"class": "anything"}, {"class": "anything"}),
-]
-# By kind: a spec, and the field that is named.
-REFUSED: Final[list[tuple[str, Any, str]]] = [
-    ("Rollout", {}, "spec.releasesImagePolicy: Required"),
-    ("Rollout", {**POLICY, "versionHistoryLimit": 0}, "spec.versionHistoryLimit"),
-    ("Rollout", {**POLICY, "availableReleasesRetentionDays": 0}, "RetentionDays"),
-    ("Rollout", {**POLICY, "availableReleasesMinCount": 0}, "spec.availableReleasesMinCount"),
-    ("Rollout", {**POLICY, "versionHistoryLimit": 2**31}, "spec.versionHistoryLimit"),
-    ("Rollout", {**POLICY, "bakeTime": "5"}, "spec.bakeTime"),
-    ("Rollout", {**POLICY, "deployTimeout": "-5m"}, "spec.deployTimeout"),
-    ("Rollout", {**POLICY, "releaseUpdateInterval": "5us"}, "spec.releaseUpdateInterval"),
-    ("Rollout", {**POLICY, "suspend": "yes"}, "spec.suspend"),
-    ("RolloutGate", {}, "spec.rolloutRef: Required"),
-    ("RolloutSchedule", {"rolloutSelector": {}, "rules": []}, "spec.rules"),
-    ("RolloutSchedule", {"rules": [RULE]}, "spec.rolloutSelector: Required"),
-    ("RolloutSchedule", {**SCHEDULE, "action": "Maybe"}, "spec.action"),
-    ("RolloutSchedule", {**SCHEDULE, "rules": [{"daysOfWeek": ["Mon"]}]}, "daysOfWeek[0]"),
-    (
-        "ClusterRolloutSchedule",
-        {**SCHEDULE, "rules": [{"timeRange": {"start": "24:00", "end": "01:00"}}]},
-        "timeRange.start",
-    ),
-    (
-        "ClusterRolloutSchedule",
-        {**SCHEDULE, "rules": [{"dateRange": {"start": "2025-1-1", "end": "2025-01-02"}}]},
-        "dateRange.start",
-    ),
-    (
-        "RolloutSchedule",
-        {**SCHEDULE, "rules": [{"timeRange": {"start": "01:00"}}]},
-        "timeRange.end",
-    ),
-]
-
-
-@pytest.fixture(name="kinds")
-async def install(world: World) -> AsyncIterator[dict[str, Resource]]:
-    """Install the kinds, and remove them with all their objects."""
-    crds = read_manifests(RELEASES)
-    await install_kinds(world.api, RELEASES)
-    yield {
-        crd["spec"]["names"]["kind"]: Resource(
-            VERSION,
-            crd["spec"]["names"]["plural"],
-            is_namespaced=crd["spec"]["scope"] == "Namespaced",
-        )
-        for crd in crds
-    }
-    for crd in crds:
-        await world.api.delete(CRDS, "", crd["metadata"]["name"])
-
-
-async def test_values_that_are_accepted_filled_in_and_refused(
-    world: World, kinds: dict[str, Resource]
-) -> None:
-    """REL-04, REL-05, REL-06, REL-07, REL-08, REL-09, REL-10, REL-13: as kuberik has them.
-
-    REL-14, REL-17, REL-18, REL-19: and so are selectors, gates, schedules and HealthChecks.
-    """
-    for number, (kind, spec, expected) in enumerate(ACCEPTED):
-        found = (await _post(world, kinds, kind, f"n{number}", spec))["spec"]
-        assert {key: found.get(key) for key in expected} == expected, (kind, spec)
-    for kind, spec, field in REFUSED:
-        with pytest.raises(ApiError) as caught:
-            await _post(world, kinds, kind, "bad", spec)
-        assert caught.value.status == 422, (kind, spec)
-        assert field in str(caught.value), (kind, spec)
-
-
-async def _post(world: World, kinds: dict[str, Resource], kind: str, name: str, spec: Json) -> Json:
-    body = {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
-    resource = kinds[kind]
-    namespace = world.namespace if resource.is_namespaced else ""
-    return await world.api.create(resource, namespace, body)
