@@ -15,7 +15,7 @@ from rollout_lab.virtual_loop.loop import VirtualTimeLoop
 
 from benchmarks.figures import Figure, Result
 from rollout_operator.telemetry import logs
-from tests.operator.scaling_stage import OPERATOR, OperatorStage
+from tests.operator.stage import OPERATOR, OperatorStage
 
 GROUPS: Final = 10
 MOST: Final = 6.0
@@ -81,7 +81,7 @@ def _idle(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, s
 
 async def _count(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, str]]:
     stage = OperatorStage(has_webhooks=has_webhooks)
-    async with stage.stack:
+    async with stage.opened():
         await stage.act(f"groups {groups}; start > wait")
         await asyncio.sleep(SETTLED.total_seconds())
         stage.take(Called)
