@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -598,7 +599,7 @@ class OperatorStage(stories.Steps):
 
         chosen = itertools.cycle(kinds or MADE_UP)
         for number, kind in zip(range(40), chosen, strict=False):
-            self._begin(lambda number=number, kind=kind: request(number, kind))
+            self._begin(partial(request, number, kind))
 
     def _begin(self, act: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
