@@ -106,7 +106,6 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
         world=cluster.world,
         operator=cluster.operator,
         screen=screen,
-        goal=story.goal,
     )
     screen.write("\n")
     trouble = ""
@@ -114,7 +113,7 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
         try:
             async with asyncio.TaskGroup() as tasks:
                 beside = [tasks.create_task(each) for each in (stage.follow(), stage.tick())]
-                await stage.until(lambda rows: bool(rows))
+                await stage.until(lambda now: True)
                 await story.play(stage)
                 for task in beside:
                     task.cancel()
@@ -122,7 +121,9 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
             trouble = "\n".join(str(error) for error in failed.exceptions)
         broken = await cluster.world.judge.violations()
         texts = [*(f"{one.invariant}: {one.text}" for one in broken), *trouble.splitlines()]
-        screen.finish(stage.snapshot(), await _sum_up(cluster.world, texts))
+        if stage.operator.is_running:
+            await stage.look()
+        screen.finish(stage.picture(*await _sum_up(cluster.world, texts)))
     return not texts
 
 

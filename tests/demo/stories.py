@@ -1,18 +1,19 @@
 """The stories: what a person does on the cluster, and what has to be seen before the next step."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
 import msgspec
-from rollout_lab.demo.snapshot import PodCell, ZoneRow
+from rollout_lab.model.fields import number
+from rollout_lab.trace.lines import LOUD, explain_pod, is_whole
 
-from tests.demo.stage import OLD_IMAGE, ZONES, Stage
+from tests.demo.stage import ZONES, Stage
 from tests.world.api import STATEFULSETS
 from tests.world.clients import Drain, list_victims
 from tests.world.kubelet import Behaviour, Kind
-from tests.world.sets import PAUSED
+from tests.world.sets import PAUSED, Snapshot
 
 GOOD: Final = "v2"
 BAD: Final = "v2"
@@ -24,7 +25,6 @@ READ: Final = timedelta(seconds=2)
 DRAIN_LIMIT: Final = timedelta(minutes=5)
 # Sooner than kubectl, which tries each 5 s.
 TRY_AGAIN_AFTER: Final = timedelta(seconds=1)
-MOVING: Final = (PodCell.ENDING, PodCell.GONE, PodCell.STARTING)
 
 
 class ClusterStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +32,6 @@ class ClusterStory(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     play: Callable[[Stage], Awaitable[None]]
-    goal: str = GOOD
-    """The version by which progress is counted at first."""
     images: Mapping[str, Behaviour] = {}
     """How pods of some images behave, where that is not the ordinary way."""
 
@@ -45,7 +43,7 @@ async def _roll_out(stage: Stage) -> None:
 
 async def _roll_out_bad(stage: Stage) -> None:
     await stage.change_image(BAD, f"new image for all zones: {BAD}, which crashes")
-    await stage.until(lambda rows: _count(rows, PodCell.BROKEN) > 0)
+    await stage.until(_has_broken)
     await asyncio.sleep(READ.total_seconds())
     await stage.change_image(MENDED, f"new image for all zones: {MENDED}, which works")
     await _until_done(stage)
@@ -53,7 +51,7 @@ async def _roll_out_bad(stage: Stage) -> None:
 
 async def _lose_pod(stage: Stage) -> None:
     await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda rows: any(cell.state in MOVING for cell in rows[-1].cells))
+    await stage.until(lambda now: _is_moving(now, LAST))
     kubelet, pod = stage.world.kubelet, f"{FIRST}-0"
     await stage.act(f"{pod} crashes", kubelet.crash(pod))
     await asyncio.sleep(READ.total_seconds())
@@ -65,7 +63,7 @@ async def _pause_zone(stage: Stage) -> None:
     pause, release = ({PAUSED: value} for value in ("true", None))
     await stage.act(f"pause {MIDDLE}, by an annotation", stage.world.annotate(MIDDLE, **pause))
     await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda rows: all(is_done(row) for row in rows if not row.is_paused))
+    await stage.until(lambda now: is_done(now, FIRST) and is_done(now, LAST))
     await asyncio.sleep(READ.total_seconds())
     await stage.act(f"release {MIDDLE}", stage.world.annotate(MIDDLE, **release))
     await _until_done(stage)
@@ -73,18 +71,19 @@ async def _pause_zone(stage: Stage) -> None:
 
 async def _forbid_downscale(stage: Stage) -> None:
     label = {NO_DOWNSCALE: None}
-    fewer = len(stage.rows[-1].cells) - 1
+    fewer = number(stage.seen.sets[LAST], "spec", "replicas") - 1
     await _scale(stage, LAST, fewer)
     await asyncio.sleep(READ.total_seconds())
     text = f"take the label {NO_DOWNSCALE} off {LAST}"
     await stage.act(text, stage.world.label(LAST, **label))
     await _scale(stage, LAST, fewer)
-    await stage.until(lambda rows: len(rows[-1].cells) == fewer == rows[-1].existing)
+    path = ("status", "replicas")
+    await stage.until(lambda now: number(now.sets[LAST], *path) == fewer and is_done(now, LAST))
 
 
 async def _drain_node(stage: Stage) -> None:
     await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda rows: any(cell.state in MOVING for cell in rows[1].cells))
+    await stage.until(lambda now: _is_moving(now, MIDDLE))
     api, namespace = stage.world.api, stage.world.namespace
     drain = Drain(api, namespace, retry=TRY_AGAIN_AFTER)
     victims = await list_victims(api, namespace, [FIRST])
@@ -110,16 +109,21 @@ async def _scale(stage: Stage, zone: str, replicas: int) -> None:
 
 
 async def _until_done(stage: Stage) -> None:
-    await stage.until(lambda rows: all(is_done(row) for row in rows))
+    await stage.until(lambda now: all(is_done(now, zone) for zone in ZONES))
 
 
-def is_done(row: ZoneRow) -> bool:
+def is_done(now: Snapshot, zone: str) -> bool:
     """Return whether a zone is rolled out: every pod, and the revision in its status."""
-    return row.current == row.update and all(cell.state is PodCell.NEW for cell in row.cells)
+    return is_whole(now.sets[zone])
 
 
-def _count(rows: Sequence[ZoneRow], state: PodCell) -> int:
-    return sum(cell.state is state for row in rows for cell in row.cells)
+def _is_moving(now: Snapshot, zone: str) -> bool:
+    sts = now.sets[zone]
+    return number(sts, "status", "readyReplicas") < number(sts, "spec", "replicas")
+
+
+def _has_broken(now: Snapshot) -> bool:
+    return any(explain_pod(pod) in LOUD for pod in now.pods.values())
 
 
 CRASHES: Final = Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=300))
@@ -144,7 +148,6 @@ TALES: Final[Mapping[str, ClusterStory]] = {
     "forbidden-downscale": ClusterStory(
         title="A label forbids a downscale: the operator refuses it",
         play=_forbid_downscale,
-        goal=OLD_IMAGE,
     ),
     "drained-node": ClusterStory(
         title="Nodes are drained in mid-rollout: evictions wait for their turn",

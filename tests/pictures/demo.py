@@ -7,7 +7,7 @@ from typing import Final
 
 from rollout_lab.demo.command import run
 
-WORDS: Final = ("-story", "bad-revision", "-size", "88x24")
+WORDS: Final = ("-story", "bad-revision", "-size", "88x27")
 
 
 async def draw_demo() -> bytes:

@@ -14,20 +14,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from rollout_lab.demo.acts import MEANINGS, improvise
 from rollout_lab.demo.flags import (
     NEED_TWO_ZONES,
     STORIES,
+    Color,
     DemoSettings,
     read_settings,
     render_demo_usage,
 )
 from rollout_lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_lab.demo.objects import NAMESPACE
-from rollout_lab.demo.opening import open_stage
-from rollout_lab.demo.scenarios import SCENARIOS, until_done
-from rollout_lab.demo.screen import Color, Screen, choose_screen
-from rollout_lab.demo.stage import DemoRun, TakenOver
+from rollout_lab.demo.record import Film
+from rollout_lab.demo.screen import Screen, choose_screen
+from rollout_lab.demo.stage import DemoRun, TakenOver, open_stage
+from rollout_lab.demo.stories import MEANINGS, SCENARIOS, improvise, until_done
 from rollout_lab.end import end_by_signal
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_lab.virtual_loop.paced import PacedLoop
@@ -75,9 +75,6 @@ def render_usage() -> str:
 
 def _record(settings: DemoSettings) -> int:
     """Write what would be seen, in virtual time. Raises ConfigError."""
-    # Not before: rich takes a twentieth of a second.
-    from rollout_lab.demo.record import Film
-
     recorder = Film(settings.record, settings.screen_size or (0, 0), is_ascii=settings.is_ascii)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         is_kept = runner.run(play(settings, recorder))
@@ -127,7 +124,7 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
     """Play a story and let the reader act, where keys are read; return what is wanted next."""
     with suppress(TakenOver):
         await stage.story.play(stage)
-        stage.finish()
+        await stage.finish()
         if left:
             stage.announce(SCENARIOS[left[0]].title)
             await stage.rest(BETWEEN)

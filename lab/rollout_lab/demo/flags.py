@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Final
 
-from rollout_lab.demo.drawing import MOST_PODS
-from rollout_lab.demo.screen import Color
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
@@ -28,6 +27,7 @@ from rollout_operator.config.grammar import (
 )
 from rollout_operator.model.units import format_duration
 
+MOST_PODS: Final = 21
 # Each has a line of its own in 24.
 MOST_ZONES: Final = 8
 # A newcomer's minute; who wants to see slower pods has a cluster.
@@ -54,6 +54,17 @@ STORIES: Final[tuple[str, ...]] = (
     "policy",
     "release",
 )
+
+
+class Color(StrEnum):
+    """When to use colours."""
+
+    AUTO = "auto"
+    """On a terminal, unless the environment wants none."""
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 _STORY: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "string",
     lambda text: STORIES if text == ALL else (text,),

@@ -3,15 +3,13 @@
 Pure: what a person would write into a file or type, as the API server takes it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from msgspec.structs import replace
-
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.demo.flags import DemoSettings
-from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, api_version_of
 from rollout_lab.nodes.nodes import node
 from rollout_lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_lab.zones import ZoneSpec, statefulset
@@ -41,59 +39,44 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_duration
 
-NODES_OF_A_ZONE: Final = 2
 GROUP: Final = "ingester"
 NAMESPACE: Final = "demo"
 # Who the people of the stories are, for the API server and for the reader.
 PERSON: Final = "you"
-OPERATOR: Final = "operator-1"
-REPLICAS: Final = (OPERATOR, "operator-2")
+OPERATOR: Final = "operator"
 FIRST: Final = "v1"
-
-# By these a budget knows pods and StatefulSets.
-SELECTED: Final[dict[str, str]] = {GROUP_LABEL: GROUP}
-
-GUARDED: Final[dict[str, str]] = {NO_DOWNSCALE: "true"}
-PREPARED: Final[dict[str, str]] = {
-    PREPARE_DOWNSCALE: "true",
-    MIN_TIME_BETWEEN_DOWNSCALES: "12h",
-}
 # In a cluster these are hours.
 APART: Final = timedelta(seconds=5)
-FOLLOWING: Final[dict[str, str]] = {
-    PREPARE_DOWNSCALE: "true",
-    MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART),
-}
-# Of all zones: no label of theirs, but what they have the replicas of.
-MIRRORED: Final[dict[str, str]] = {}
-PAUSE_OF_POLICY: Final = timedelta(seconds=2)
 DELAY: Final = timedelta(seconds=8)
-_MIRROR: Final[dict[str, str]] = {
+PAUSE_OF_POLICY: Final = timedelta(seconds=2)
+GUARDED: Final = {NO_DOWNSCALE: "true"}
+PREPARED: Final = {PREPARE_DOWNSCALE: "true", MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
+FOLLOWING: Final = PREPARED | {MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART)}
+MIRROR: Final = {
     MIRROR_NAME: GROUP,
     MIRROR_KIND: REPLICA_TEMPLATES.kind,
-    MIRROR_API_VERSION: f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.version}",
+    MIRROR_API_VERSION: api_version_of(REPLICA_TEMPLATES),
     DOWNSCALE_DELAY: format_duration(DELAY),
     DOWNSCALE_DELAY_URL: "http://pod:8080/prepare-delayed-downscale",
 }
+# By these a budget knows pods and StatefulSets.
+_SELECTED: Final = {GROUP_LABEL: GROUP}
+_PREPARE_AT: Final = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-_PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
+
+
+def is_operator(actor: str) -> bool:
+    """Return whether a replica of the operator has done something."""
+    return actor.startswith(OPERATOR)
 
 
 def create_zone(
-    settings: DemoSettings,
-    name: str,
-    labels: Mapping[str, str],
-    leading: str = "",
+    settings: DemoSettings, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> ApiRequest:
-    """Return the request that creates the StatefulSet of one zone; it may follow another.
+    """Return the request that creates the StatefulSet of one zone.
 
     Its pods run on the zone's own nodes, and budgets know them.
     """
-    annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
-    if labels is MIRRORED:
-        annotations |= _MIRROR
-    if leading:
-        annotations[LEADING_ZONE] = leading
     zone = ZoneSpec(
         name=name,
         group=GROUP,
@@ -101,65 +84,64 @@ def create_zone(
         max_unavailable=settings.limit,
         image=FIRST,
         labels=labels,
-        annotations=annotations,
-        pod_labels=SELECTED,
-        node_selector=select_nodes(name),
+        annotations={**(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {}), **annotations},
+        pod_labels=_SELECTED,
+        node_selector={_ZONE_LABEL: name},
     )
-    return _create(STATEFULSETS, NAMESPACE, statefulset(zone, NAMESPACE))
+    return _create(STATEFULSETS, statefulset(zone, NAMESPACE))
+
+
+def follow(leading: str) -> dict[str, str]:
+    """Return the annotation of a zone that follows another, if any."""
+    return {LEADING_ZONE: leading} if leading else {}
 
 
 def create_template(replicas: int) -> ApiRequest:
     """Return the request that creates the object whose replicas all zones have."""
-    template: JsonObject = {
-        "apiVersion": _MIRROR[MIRROR_API_VERSION],
-        "kind": REPLICA_TEMPLATES.kind,
-        "metadata": {"name": GROUP},
-        "spec": {"replicas": replicas, "labelSelector": f"{GROUP_LABEL}={GROUP}"},
-    }
-    return _create(REPLICA_TEMPLATES, NAMESPACE, template)
-
-
-def scale_template(replicas: int) -> ApiRequest:
-    """Return the request that scales this object."""
-    return replace(scale(GROUP, replicas), resource=REPLICA_TEMPLATES)
+    selector = f"{GROUP_LABEL}={GROUP}"
+    return _make(REPLICA_TEMPLATES, {"replicas": replicas, "labelSelector": selector})
 
 
 def create_policy(settings: DemoSettings) -> ApiRequest:
     """Return the request that creates the policy over the group: its last zone goes first."""
-    policy: JsonObject = {
-        "apiVersion": f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}",
-        "kind": MULTI_AZ_ROLLOUTS.kind,
-        "metadata": {"name": GROUP},
-        "spec": {
-            "statefulSetSelector": {"matchLabels": SELECTED},
-            "rollingUpdate": {
-                "maxUnavailable": settings.limit,
-                "intervalSeconds": round(PAUSE_OF_POLICY.total_seconds()),
-            },
-            "azOrder": [*reversed(settings.names)],
-        },
+    pause = round(PAUSE_OF_POLICY.total_seconds())
+    spec: JsonObject = {
+        "statefulSetSelector": {"matchLabels": _SELECTED},
+        "rollingUpdate": {"maxUnavailable": settings.limit, "intervalSeconds": pause},
+        "azOrder": [*reversed(settings.names)],
     }
-    return _create(MULTI_AZ_ROLLOUTS, NAMESPACE, policy)
-
-
-def select_nodes(zone: str) -> dict[str, str]:
-    """Return the labels of the nodes of a zone."""
-    return {_ZONE_LABEL: zone}
+    return _make(MULTI_AZ_ROLLOUTS, spec)
 
 
 def create_webhook(hook: str) -> ApiRequest:
     """Return the request by which the API server calls one of the operator's webhooks."""
     obj = REGISTRATIONS[hook](NAMESPACE)
     is_mutating = obj["kind"] == MUTATING_WEBHOOKS.kind
-    return _create(MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS, "", obj)
+    return _create(MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS, obj)
+
+
+def name_node(zone: str, number: int = 1) -> str:
+    """Return the name of one of the two nodes of a zone."""
+    return f"node-{zone.removeprefix('zone-')}{number}"
+
+
+def set_up_nodes(settings: DemoSettings) -> list[ApiRequest]:
+    """Return the requests that make nodes, the budget, and the webhook that evictions pass."""
+    nodes = [
+        node(name_node(zone, number), {_ZONE_LABEL: zone})
+        for zone in settings.names
+        for number in (1, 2)
+    ]
+    spec: JsonObject = {"selector": {"matchLabels": _SELECTED}, "maxUnavailable": settings.limit}
+    # Of a single zone a budget has nothing to tell apart.
+    budgets = [_make(ZONE_BUDGETS, spec)] if settings.zones > 1 else []
+    return [*(_create(NODES, each) for each in nodes), *budgets, create_webhook("pod-eviction")]
 
 
 def change_version(name: str, version: str) -> ApiRequest:
     """Return the request that gives a zone a new template."""
-    containers = [{"name": "app", "image": version}]
-    return _patch(
-        name, {"spec": {"template": {"spec": {"containers": containers}}}}, STRATEGIC_PATCH
-    )
+    spec = {"containers": [{"name": "app", "image": version}]}
+    return _patch(name, {"spec": {"template": {"spec": spec}}}, content_type=STRATEGIC_PATCH)
 
 
 def pause(name: str, *, is_paused: bool) -> ApiRequest:
@@ -172,54 +154,40 @@ def allow_downscale(name: str) -> ApiRequest:
     return _patch(name, {"metadata": {"labels": {NO_DOWNSCALE: None}}})
 
 
-def scale(name: str, replicas: int) -> ApiRequest:
+def scale(name: str, replicas: int, resource: Resource = STATEFULSETS) -> ApiRequest:
     """Return the request of `kubectl scale`."""
-    return replace(_patch(name, {"spec": {"replicas": replicas}}), subresource="scale")
-
-
-def name_node(zone: str, number: int) -> str:
-    """Return the name of a node of a zone, counted from 1."""
-    return f"node-{zone.removeprefix('zone-')}{number}"
-
-
-def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
-    """Return the requests that make nodes, the budget, and the webhook that evictions pass."""
-    nodes = [
-        node(name_node(zone, number), select_nodes(zone))
-        for zone in zones
-        for number in range(1, NODES_OF_A_ZONE + 1)
-    ]
-    budget: JsonObject = {
-        "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
-        "kind": ZONE_BUDGETS.kind,
-        "metadata": {"name": GROUP},
-        "spec": {"selector": {"matchLabels": SELECTED}, "maxUnavailable": limit},
-    }
-    # Of a single zone a budget has nothing to tell apart.
-    budgets = [budget] if len(zones) > 1 else []
-    return [
-        *(_create(NODES, "", node) for node in nodes),
-        *(_create(ZONE_BUDGETS, NAMESPACE, budget) for budget in budgets),
-        create_webhook("pod-eviction"),
-    ]
+    return _patch(name, {"spec": {"replicas": replicas}}, resource, subresource="scale")
 
 
 def cordon(name: str, *, is_cordoned: bool = True) -> ApiRequest:
     """Return the request by which a node takes no new pods, or takes them again."""
-    body: JsonObject = {"spec": {"unschedulable": is_cordoned or None}}
-    return replace(_patch(name, body), resource=NODES, namespace="")
+    return _patch(name, {"spec": {"unschedulable": is_cordoned or None}}, NODES)
 
 
-def _create(resource: Resource, namespace: str, obj: JsonObject) -> ApiRequest:
+def _make(resource: Resource, spec: JsonObject) -> ApiRequest:
+    body: JsonObject = {"apiVersion": api_version_of(resource), "kind": resource.kind}
+    return _create(resource, {**body, "metadata": {"name": GROUP}, "spec": spec})
+
+
+def _create(resource: Resource, obj: JsonObject) -> ApiRequest:
+    namespace = NAMESPACE if resource.is_namespaced else ""
     return ApiRequest(verb="create", resource=resource, namespace=namespace, body=obj, user=PERSON)
 
 
-def _patch(name: str, body: JsonObject, content_type: str = MERGE_PATCH) -> ApiRequest:
+def _patch(
+    name: str,
+    body: JsonObject,
+    resource: Resource = STATEFULSETS,
+    *,
+    subresource: str = "",
+    content_type: str = MERGE_PATCH,
+) -> ApiRequest:
     return ApiRequest(
         verb="patch",
-        resource=STATEFULSETS,
-        namespace=NAMESPACE,
+        resource=resource,
+        namespace=NAMESPACE if resource.is_namespaced else "",
         name=name,
+        subresource=subresource,
         body=body,
         content_type=content_type,
         user=PERSON,

@@ -1,12 +1,8 @@
-"""One story on a simulated world in real time: acts, waits, and the picture that is shown.
+"""One story on a simulated world in real time: how it begins, acts, waits, and what is shown."""
 
-What is told is decided in `scenarios`, what is worth a line in `log`; how the operator and
-the world are put together, in `lab.world`.
-"""
-
-import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -15,49 +11,54 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_lab.demo.flags import DemoSettings
-from rollout_lab.demo.keys import Controls
-from rollout_lab.demo.log import Journal, measure_lease, read_lease, read_waits
+from rollout_lab.demo.keys import Controls, set_loop_pace
 from rollout_lab.demo.objects import (
     FIRST,
     NAMESPACE,
+    OPERATOR,
     PERSON,
     change_version,
-    create_template,
     create_webhook,
     create_zone,
+    follow,
     set_up_nodes,
 )
-from rollout_lab.demo.screen import Screen
-from rollout_lab.demo.snapshot import (
-    DemoReason,
-    DemoSnapshot,
-    PodCell,
-    ZoneRow,
-    is_at_rest,
-    read_row,
-)
+from rollout_lab.demo.screen import Picture, Screen
 from rollout_lab.demo.totals import Totals, add_up, draw_totals
-from rollout_lab.model.fields import child, controller_of, name_of, number, text
+from rollout_lab.flux import FluxTimes
+from rollout_lab.model.fields import is_terminating, name_of, number
+from rollout_lab.model.history import Record
 from rollout_lab.model.request import ApiRequest
-from rollout_lab.nodes.behaviour import image_of
-from rollout_lab.process import ACTOR, SimulatedProcess
-from rollout_lab.world import Sandbox
+from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.trace.lines import Storyteller, TraceLine, is_ready, is_whole
+from rollout_lab.trace.trace import render_tail
+from rollout_lab.world import EPOCH, Sandbox
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.render import BLANK, Line, Style
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.description import Description
 from rollout_operator.model.names import OperatorError
-from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import count
 
 # Between two looks at the world.
-TICK: Final = timedelta(milliseconds=50)
+TICK: Final = timedelta(milliseconds=100)
+# A line waits for what belongs to it: a pod may be seen to go before the operator's own word of it.
+HOLD: Final = timedelta(milliseconds=200)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
 FIRST_STEPS: Final = timedelta(seconds=1)
-# Of the bars: ten minutes.
-MOST_SAMPLES: Final = 12_000
-_DOWN: Final = frozenset({PodCell.BROKEN, PodCell.ENDING, PodCell.GONE, PodCell.STARTING})
+# Pods of the first version start fast: what comes before the story is no part of it.
+AT_ONCE: Final = timedelta(milliseconds=50)
+SET_UP_PACE: Final = 8.0
+FETCH, APPLY = timedelta(milliseconds=800), timedelta(milliseconds=600)
+TAIL_LINES: Final = 6
+# The people of a story do not wait for the operator's turn at the API server.
+_ARGS: Final = ("-kubernetes.client-qps=0",)
+# Told by what comes of them.
+_DULL: Final = ("Allowing disruption", "Readiness gained", "Revision is recorded already")
+_DOWN: Final = "the operator is down: no pod is replaced, and no eviction allowed, until it is back"
 
 
 class TakenOver(Exception):
@@ -65,13 +66,12 @@ class TakenOver(Exception):
 
 
 class ScenarioStuck(OperatorError):
-    """What a story waits for does not come; the text says what, and how the operator's log ends."""
+    """What a story waits for does not come; the text says what, and what happened last."""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """One story."""
 
-    name: str
     title: str
     about: str
     """What will be seen, in plain words; two lines at the most."""
@@ -81,25 +81,20 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     bad_version: str = ""
     """The version whose pods crash."""
     labels: Mapping[str, str] = {}
-    """Of the StatefulSets."""
+    """Of the StatefulSets, as the annotations."""
+    annotations: Mapping[str, str] = {}
     is_chain: bool = False
     """Whether each zone follows the zone before it."""
     webhook: str = ""
-    """The review that the API server sends."""
-    is_mirror: bool = False
-    """Whether the zones have the replicas of another object, and give pods up with a delay."""
-    has_policy: bool = False
-    """Whether a MultiAZRollout drives the zones."""
-    has_pauses: bool = False
-    """Whether the operator is to wait in between: no comparison is fair then."""
+    """The review that the API server sends, beside that of evictions."""
+    has_evictions: bool = False
+    """Whether the budget is of interest."""
     args: tuple[str, ...] = ()
     """Flags of the operator."""
     list_objects: Callable[[DemoSettings], Iterable[ApiRequest]] = lambda settings: ()
     """What people create beside the zones."""
     begin: Callable[["DemoRun"], Awaitable[None]] | None = None
     """What has to happen before the story begins."""
-    list_waits: Callable[[Sandbox], Iterable[DemoReason]] = lambda sandbox: ()
-    """What something else than the group waits for now."""
     replicas: int = 1
     """Of the operator; of several one is elected to act."""
 
@@ -116,7 +111,6 @@ class DemoRun:
     controls: Controls | None = None
     """What the keys request; None where none are read."""
     bad_versions: set[str] = field(default_factory=set)
-    """Those whose pods crash."""
     is_scripted: bool = True
     """Whether a story is told, which a key ends; else the reader acts."""
     address: str = ""
@@ -129,47 +123,44 @@ class DemoRun:
     """All that were wanted, the newest last."""
     _end: tuple[Line, ...] = ()
     _ended: float = 0.0
-    """When the end was shown: time and bars stand from then on."""
-    _history: dict[str, deque[int]] = field(default_factory=dict)
-    """How many pods of each zone were down at each look."""
-    _sampled_at: timedelta = -TICK
-    """When pods were counted last."""
-    _names: dict[str, str] = field(default_factory=dict)
-    """The version of each revision."""
-    _journal: Journal = field(default_factory=Journal)
+    """When the end was shown: time stands from then on."""
+    _teller: Storyteller = field(default_factory=Storyteller)
+    _untold: deque[Record] = field(default_factory=deque)
+    _lines: list[TraceLine] = field(default_factory=list)
+    _now: Description | None = None
     _is_shown: bool = False
     """From when the world is set up."""
 
     async def set_up(self) -> None:
         """Create the zones, wait until they are whole, and start the operator."""
-        story, leading = self.story, ""
-        for request in set_up_nodes(self.settings.names, self.settings.limit):
+        story, settings, leading = self.story, self.settings, ""
+        requests = [*set_up_nodes(settings), *story.list_objects(settings)]
+        for name in settings.names:
+            annotations = {**story.annotations, **follow(leading)}
+            requests.append(create_zone(settings, name, story.labels, annotations))
+            leading = name if story.is_chain else ""
+        if story.webhook:
+            requests.append(create_webhook(story.webhook))
+        for request in requests:
             await self.sandbox.call(request)
-        if story.is_mirror:
-            await self.sandbox.call(create_template(self.settings.pods))
-        for name in self.settings.names:
-            request = create_zone(self.settings, name, story.labels, leading)
-            await self.sandbox.call(request)
-            leading = name if self.story.is_chain else ""
-        for request in story.list_objects(self.settings):
-            await self.sandbox.call(request)
-        if self.story.webhook:
-            await self.sandbox.call(create_webhook(self.story.webhook))
-        await self.until("all pods ready", is_at_rest)
+        self.sandbox.history.listeners.append(self._take)
+        await self.until("all pods ready", self.is_at_rest)
         for process in self.replicas:
             process.start()
             await process.wait_ready()
-            while len(self.replicas) > 1 and self.acting is None:
+            while self.acting is None:
                 await self.tick()
         if story.begin is not None:
             await story.begin(self)
         # What the operator does first of all is no part of the story.
         await self._clock.sleep(FIRST_STEPS)
+        self._untold.clear()
         self._begun = self._counted = self.sandbox.elapsed()
-        self.sandbox.history.listeners.append(
-            lambda record: self._journal.record(record, self._begun)
-        )
-        self._journal.is_open = self._is_shown = True
+        self._is_shown = True
+
+    def _take(self, record: Record) -> None:
+        self._teller.note(record)
+        self._untold.append(record)
 
     @property
     def acting(self) -> SimulatedProcess | None:
@@ -178,14 +169,14 @@ class DemoRun:
 
     def forget(self) -> None:
         """Drop what has happened: a demo that serves goes on for days."""
-        self._journal.entries.clear()
+        self._teller, self._end = Storyteller(), ()
+        self._lines.clear()
+        self._untold.clear()
         self.sandbox.history.records.clear()
         self.sandbox.api.compact()
         # A client that opens a watch again begins where nothing is forgotten.
         self.sandbox.api.send_bookmarks()
         self._begun = self._counted = self.sandbox.elapsed()
-        self._history.clear()
-        self._end = ()
 
     def begin_anew(self) -> None:
         """Add figures up from now on: what follows is the reader's own story."""
@@ -194,13 +185,13 @@ class DemoRun:
     # What people do
 
     async def change_all(self, version: str) -> None:
-        """Give all zones a new template, and show from now on how many pods have it."""
+        """Give all zones a new template."""
         self._versions.append(version)
         requests = [change_version(name, version) for name in self.settings.names]
         await self.act(f"new template for all zones: {version}", *requests)
 
     async def publish(self, name: str, version: str) -> None:
-        """Have an image policy announce a version, and show how many pods have it."""
+        """Have an image policy announce a version."""
         self._versions.append(version)
         self.sandbox.say("registry", f"has {version}")
         await self.sandbox.flux.announce(NAMESPACE, name, version)
@@ -211,19 +202,14 @@ class DemoRun:
 
     def last_good(self) -> str:
         """Return the version before the version that is wanted now; not a version that crashes."""
-        now = self._versions[-1]
-        good = [
-            version
-            for version in self._versions
-            if version != now and version not in self.bad_versions
-        ]
-        return good[-1] if good else FIRST
+        bad = {self._versions[-1], *self.bad_versions}
+        return next((each for each in reversed(self._versions) if each not in bad), FIRST)
 
-    async def act(self, what: str, *requests: ApiRequest) -> bool:
-        """Send a person's requests and return whether all were done; a refusal is shown."""
+    async def act(self, what: str, *requests: ApiRequest) -> None:
+        """Send a person's requests; a refusal is shown."""
         self.sandbox.say(PERSON, what)
-        answers = [await self.sandbox.api.call(request) for request in requests]
-        return all(answer.is_ok for answer in answers)
+        for request in requests:
+            await self.sandbox.api.call(request)
 
     def fail_pod(self, name: str) -> None:
         """Let a pod die and stay down."""
@@ -242,9 +228,40 @@ class DemoRun:
         self.sandbox.say("a fault", f"{process.name} dies with its node")
         process.crash()
 
-    def lease_age(self) -> timedelta:
-        """Return how long ago the Lease of the replicas was renewed."""
-        return measure_lease(self._get_lease(), self.sandbox.clock().now())
+    # What is there
+
+    def list_zones(self) -> list[JsonObject]:
+        """Return the StatefulSets by name."""
+        return list(self.sandbox.api.list(STATEFULSETS, NAMESPACE))
+
+    def list_pods(self) -> list[JsonObject]:
+        """Return the pods by name."""
+        return list(self.sandbox.api.list(PODS, NAMESPACE))
+
+    def list_up(self) -> list[str]:
+        """Return the pods that are ready, by name."""
+        pods = self.list_pods()
+        return [name_of(pod) for pod in pods if is_ready(pod) and not is_terminating(pod)]
+
+    def is_at_rest(self) -> bool:
+        """Return whether all pods have what is wanted, and the StatefulSets say so."""
+        return all(map(is_whole, self.list_zones()))
+
+    def is_done(self, zone: str) -> bool:
+        """Return whether a zone is rolled out: every pod, and the revision in its status."""
+        return is_whole(self._get_zone(zone))
+
+    def is_moving(self, zone: str) -> bool:
+        """Return whether a zone misses a pod."""
+        sts = self._get_zone(zone)
+        return number(sts, "status", "readyReplicas") < number(sts, "spec", "replicas")
+
+    def _get_zone(self, zone: str) -> JsonObject:
+        return self.sandbox.api.get(STATEFULSETS, NAMESPACE, zone) or {}
+
+    def get_lease(self) -> JsonObject:
+        """Return the Lease of the replicas."""
+        return next(iter(self.sandbox.api.list(LEASES, NAMESPACE)))
 
     # What is waited for
 
@@ -255,147 +272,150 @@ class DemoRun:
             await self.tick()
 
     async def until(
-        self, what: str, holds: Callable[[DemoSnapshot], bool], spare: timedelta = SPARE
+        self, what: str, holds: Callable[[], bool], spare: timedelta = timedelta(0)
     ) -> None:
         """Go on showing until something holds; `spare` is for what pods have no part in.
 
-        Raises StoryStuck.
+        Raises ScenarioStuck.
         """
-        end = self._clock.elapsed() + spare + self._patience
-        while not holds(self.snapshot()):
+        settings = self.settings
+        pods = PATIENCE * settings.zones * settings.pods * settings.scale(settings.ready_after)
+        end = self._clock.elapsed() + SPARE + spare + pods
+        while not holds():
             if self._clock.elapsed() > end:
-                raise ScenarioStuck("\n".join([f"waited in vain for {what}", *self._journal.tail]))
+                tail = render_tail(self.sandbox.history, self.sandbox.elapsed(), TAIL_LINES)
+                raise ScenarioStuck("\n".join([f"waited in vain for {what}", *tail]))
             await self.tick()
-
-    @property
-    def _patience(self) -> timedelta:
-        pods = self.settings.zones * self.settings.pods
-        return PATIENCE * pods * self.settings.scale(self.settings.ready_after)
 
     async def tick(self) -> None:
         """Show what is now and let a moment pass. Raises TakenOver while a story is told."""
         if self._is_shown:
-            snapshot = self.snapshot()
-            self._count(snapshot.rows)
-            self.screen.show(snapshot)
+            await self._look()
+            self.show()
             if self.controls is not None:
-                self.controls.end_step(self.seen())
+                self.controls.end_step((self._now and self._now.groups, len(self._lines)))
                 if self.is_scripted and self.controls.has_command:
                     raise TakenOver
         await self._clock.sleep(TICK)
 
-    def _count(self, rows: Iterable[ZoneRow]) -> None:
-        """Keep how many pods are down: once a tick, however many callers there are."""
-        if self._end or self.sandbox.elapsed() - self._sampled_at < TICK:
-            return
-        self._sampled_at = self.sandbox.elapsed()
-        for row in rows:
-            history = self._history.setdefault(row.name, deque(maxlen=MOST_SAMPLES))
-            history.append(len(row.cells) - row.up)
-
     # What there is to see
 
-    def seen(self) -> object:
-        """Return what a step has to change: pods and entries."""
-        return [(row.name, row.cells) for row in self._read_rows()], len(self._journal.entries)
+    async def _look(self, hold: timedelta = HOLD) -> None:
+        """Take in how the operator describes the namespace, and what has happened."""
+        living = [process for process in self.replicas if process.is_ready]
+        if living:
+            self._now = await (self.acting or living[0]).describe()
+            if self.is_scripted and not self.story.has_evictions:
+                self._now = replace(self._now, budgets=())
+        end = self.sandbox.elapsed() - hold
+        while self._untold and self._untold[0].at <= end:
+            lines = self._teller.tell(self._untold.popleft())
+            told = [line for line in lines if not line.text.startswith(_DULL)]
+            self._lines += [replace(line, at=line.at - self._begun) for line in told]
 
     def show(self) -> None:
         """Show what is now, while time may stand."""
         if self._is_shown:
-            self.screen.show(self.snapshot())
+            self.screen.show(self.picture())
 
     def show_totals(self) -> None:
         """Show what it came to, until something else happens."""
         if not self._end:
             self._end, self._ended = tuple(draw_totals(self.totals())), self._since()
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """Show the end of the story."""
+        await self._look(timedelta(0))
         self._end = ((self.story.proof, Style.BOLD),), *draw_totals(self.totals())
         self._ended = self._since()
-        self.screen.finish(self.snapshot(), self._end)
+        self.screen.finish(self.picture())
 
     def announce(self, title: str) -> None:
         """Say below the end which story is next."""
         self._end = *self._end, BLANK, ((f"Next: {title}", Style.YELLOW),)
 
-    def snapshot(self) -> DemoSnapshot:
+    def picture(self) -> Picture:
         """Return what is to be seen now."""
-        rows = tuple(self._read_rows())
-        controls = self.controls
-        return DemoSnapshot(
-            title=self._title(),
-            about=self._about(),
+        settings, controls = self.settings, self.controls
+        zones = f"{count(settings.zones, 'zone')} of {count(settings.pods, 'pod')}"
+        pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"
+        return Picture(
+            title=f"{self.story.title}: {zones}, at most {settings.limit} down in a zone",
+            about=f"{self.story.about}{pages if self.address else ''}",
             elapsed=self._ended if self._end else self._since(),
-            goal=self._versions[-1],
-            rows=rows,
-            whys=tuple(self._list_whys(rows)),
-            entries=tuple(self._journal.entries),
-            limit=self.settings.limit,
+            now=self._now,
+            remarks=() if any(process.is_ready for process in self.replicas) else (_DOWN,),
+            lines=tuple(self._lines),
+            end=self._end,
             pace=controls.pace if controls else 1.0,
             keys=controls.list_keys() if controls else (),
             is_help=controls is not None and controls.is_help,
-            end=self._end,
         )
 
     def totals(self) -> Totals:
         """Return the figures of the story so far, or since the reader began to act."""
-        totals = add_up(self.sandbox.history.records, self._counted, self.settings.limit)
-        return replace(totals, has_pauses=self.story.has_pauses)
-
-    def read_line(self, line: bytes) -> None:
-        """Record a line of the operator's log."""
-        who = ACTOR.get() if len(self.replicas) > 1 else "operator"
-        self._journal.read_line(line, self._since(), who)
-
-    def _title(self) -> str:
-        settings = self.settings
-        zones = f"{count(settings.zones, 'zone')} of {count(settings.pods, 'pod')}"
-        return f"{self.story.title}: {zones}, at most {settings.limit} down in a zone"
+        return add_up(self.sandbox.history.records, self._counted, self.settings.limit)
 
     def _since(self) -> float:
         return (self.sandbox.elapsed() - self._begun).total_seconds()
 
-    def _about(self) -> str:
-        pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"
-        return f"{self.story.about}{pages if self.address else ''}"
 
-    def _get_lease(self) -> JsonObject:
-        return next(iter(self.sandbox.api.list(LEASES, NAMESPACE)))
+@asynccontextmanager
+async def open_stage(
+    story: Story, settings: DemoSettings, screen: Screen, controls: Controls | None = None
+) -> AsyncIterator[DemoRun]:
+    """Give a world with whole zones and a ready operator, and end it. Raises ScenarioStuck."""
+    bad_versions = {story.bad_version}
+    fetch, apply = settings.scale(FETCH), settings.scale(APPLY)
+    sandbox = Sandbox(
+        seed=settings.seed,
+        choose=choose_behaviour(bad_versions, settings),
+        namespace=NAMESPACE,
+        # What is recorded is the same on any day.
+        epoch=EPOCH if settings.record else LoopClock().now(),
+        flux=FluxTimes(fetch=(fetch, fetch), apply=(apply, apply)),
+    )
+    names = [f"{OPERATOR}-{number + 1}" for number in range(story.replicas)]
+    stage = DemoRun(
+        story=story,
+        settings=settings,
+        screen=screen,
+        sandbox=sandbox,
+        replicas=tuple(
+            sandbox.process(name, args=(*_ARGS, *story.args), webhooks=True, elects=len(names) > 1)
+            for name in (names if len(names) > 1 else [OPERATOR])
+        ),
+        controls=controls,
+        bad_versions=bad_versions,
+    )
+    with sandbox.listening():
+        async with sandbox:
+            set_loop_pace(SET_UP_PACE)
+            await stage.set_up()
+            set_loop_pace(controls.pace if controls else 1.0)
+            yield stage
+            for process in stage.replicas:
+                await process.stop()
+                # Its last call may be on its way still.
+                await process.link.ground()
 
-    def _read_rows(self) -> Iterator[ZoneRow]:
-        pods: dict[str, dict[str, JsonObject]] = {}
-        for pod in self.sandbox.api.list(PODS, NAMESPACE):
-            pods.setdefault(text(controller_of(pod), "name"), {})[name_of(pod)] = pod
-        for sts in self.sandbox.api.list(STATEFULSETS, NAMESPACE):
-            row = read_row(sts, pods.get(name_of(sts), {}))
-            if number(sts, "status", "observedGeneration") == number(sts, "metadata", "generation"):
-                revision = text(sts, "status", "updateRevision")
-                self._names[revision] = image_of(child(sts, "spec", "template"))
-            yield replace(row, history=tuple(self._history.get(row.name, ())))
 
-    def _list_whys(self, rows: Iterable[ZoneRow]) -> Iterator[DemoReason]:
-        """Yield why the last pod was taken, as long as its zone is not whole, then the waits.
+def choose_behaviour(bad_versions: Iterable[str], settings: DemoSettings) -> Choose:
+    """Return how the pods of a story behave, by their version."""
+    ready_after = settings.scale(settings.ready_after)
+    usual = Behaviour(
+        starts_after=ready_after / 4,
+        ready_after=ready_after * 3 / 4,
+        terminates_after=ready_after / 4,
+        prepare=Response(after=ready_after / 4),
+    )
+    quick = replace(usual, starts_after=AT_ONCE, ready_after=AT_ONCE)
+    bad = replace(usual, kind=StartKind.CRASH_LOOP, ready_after=ready_after / 4)
 
-        Once its zone wants another revision, that is no longer why.
-        """
-        short = {
-            row.name: row.update for row in rows if any(cell.state in _DOWN for cell in row.cells)
-        }
-        move = self._journal.move
-        if move is not None and move.zone in short and short[move.zone] in move.text:
-            words = (self._names.get(word, word) for word in re.split(r"([\w-]+)", move.text))
-            yield replace(move, text="".join(words))
-        acting = self.acting
-        if acting is not None and self.story.has_policy:
-            yield from self._journal.policy_waits
-        elif acting is not None:
-            yield from self.story.list_waits(self.sandbox)
-            yield from read_waits(acting.entries())
-        elif len(self.replicas) > 1 and self._is_shown:
-            yield read_lease(self._get_lease(), self.sandbox.clock().now())
-        elif self._is_shown:
-            text = (
-                "the operator is down: until it is back no pod is replaced, and no eviction allowed"
-            )
-            yield DemoReason(zone="", code=Code.NOT_ELECTED, text=text)
+    def choose(pod: JsonObject) -> Behaviour:
+        version = image_of(pod)
+        if version == FIRST:
+            return quick
+        return bad if version in bad_versions else usual
+
+    return choose

@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rollout_lab.model.history import History
 from rollout_lab.simulate.flags import show_time
 from rollout_lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_lab.simulate.report import FIRST_STEP, SimulationRun
-from rollout_lab.trace.lines import Storyteller
+from rollout_lab.trace.lines import list_lines
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.planning.wording import format_json
 
@@ -223,7 +222,7 @@ def _list_reasons(group: GroupDescription) -> Sequence[str]:
 
 
 def _list_steps(run: SimulationRun) -> Iterator[SimulatedStep]:
-    for line in Storyteller(History(records=run.records())).render():
+    for line in list_lines(run.records()):
         if line.at >= FIRST_STEP:
             at = _seconds(line.at)
             yield SimulatedStep(at=at, who=line.who, what=line.what, text=line.text)

@@ -4,7 +4,7 @@ Bookkeeping (status writes, reads, watches, what changed nothing) is left out. H
 and aligned is decided in `trace`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,7 +25,6 @@ from rollout_lab.model.history import (
     Called,
     Commit,
     Fault,
-    History,
     Lived,
     PodCalled,
     Record,
@@ -63,9 +62,11 @@ class TraceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Storyteller(msgspec.Struct):
-    """Tells a history in order: remembers what was said, so that nothing is told twice."""
+    """Tells records in order: remembers what was said, so that nothing is told twice.
 
-    history: History
+    Each record is noted before it is told; those noted by then decide what is worth telling.
+    """
+
     _announced: set[tuple[str, str]] = set()
     """Processes, and the pods that they said they delete."""
     _calls: dict[int, Called] = {}
@@ -74,51 +75,45 @@ class Storyteller(msgspec.Struct):
     """Who is no controller of the simulated cluster."""
     _evictions: set[tuple[str, str, timedelta]] = set()
     """Who has evicted which pod, and when: its delete is a part of that."""
+    _last: dict[str, Said] = {}
     _followed: dict[Said, timedelta] = {}
     """When the same process said the next thing."""
     _revisions: dict[str, None] = {}
     """Their names, in order: a reader needs no more than the hash of each."""
 
-    def render(self) -> Iterator[TraceLine]:
-        """Yield the lines in order."""
-        self._read_ahead()
-        for record in self.history.records:
-            yield from self._render_record(record)
+    def note(self, record: Record) -> None:
+        """Remember what the telling of an earlier record depends on."""
+        match record:
+            case Called():
+                self._calls[record.number] = record
+                if record.request.subresource == EVICTION:
+                    self._evictions.add((record.actor, record.request.name, record.at))
+            case Said():
+                self._tellers.add(record.actor)
+                if record.actor in self._last:
+                    self._followed[self._last[record.actor]] = record.at
+                self._last[record.actor] = record
+            case Lived():
+                self._tellers.add(record.actor)
+            case Commit(before=None) if record.resource == PODS:
+                self._created.setdefault(record.name, []).append(record.at)
+            case Commit(after=dict() as after) if record.resource == STATEFULSETS:
+                if revision := text(after, "status", "updateRevision"):
+                    self._revisions[revision] = None
+                if is_whole(after):
+                    self._end_waits(record)
+            case _:
+                pass
 
-    def _read_ahead(self) -> None:
-        """Record what the telling of an earlier record depends on."""
-        last: dict[str, Said] = {}
-        for record in self.history.records:
-            match record:
-                case Called():
-                    self._calls[record.number] = record
-                    if record.request.subresource == EVICTION:
-                        self._evictions.add((record.actor, record.request.name, record.at))
-                case Said():
-                    self._tellers.add(record.actor)
-                    if record.actor in last:
-                        self._followed[last[record.actor]] = record.at
-                    last[record.actor] = record
-                case Lived():
-                    self._tellers.add(record.actor)
-                case Commit(before=None) if record.resource == PODS:
-                    self._created.setdefault(record.name, []).append(record.at)
-                case Commit(after=dict() as after) if record.resource == STATEFULSETS:
-                    self._revisions[text(after, "status", "updateRevision")] = None
-                    if _is_whole(after):
-                        self._end_waits(record, last.values())
-                case _:
-                    pass
-        self._revisions.pop("", None)
-
-    def _end_waits(self, whole: Commit, said: Iterable[Said]) -> None:
+    def _end_waits(self, whole: Commit) -> None:
         """Take the last line of a set for over: none says that there is nothing to do."""
-        for message in said:
+        for message in self._last.values():
             line = read_log_line(message.text)
             if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
                 self._followed.setdefault(message, whole.at)
 
-    def _render_record(self, record: Record) -> Iterator[TraceLine]:
+    def tell(self, record: Record) -> Iterator[TraceLine]:
+        """Yield the lines about a record."""
         match record:
             case Said():
                 yield from self._render_said(record)
@@ -234,12 +229,21 @@ class Storyteller(msgspec.Struct):
             )
         elif is_terminating(after) and not is_terminating(before):
             sentence = "going down"
-        elif _is_ready(after) != _is_ready(before) and not is_terminating(after):
-            sentence = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
-        elif _explain_pod(after) != _explain_pod(before) and _explain_pod(after) in LOUD:
-            sentence = f"in trouble: {_explain_pod(after)}"
+        elif is_ready(after) != is_ready(before) and not is_terminating(after):
+            sentence = "ready" if is_ready(after) else f"not ready any more{_why(after)}"
+        elif explain_pod(after) != explain_pod(before) and explain_pod(after) in LOUD:
+            sentence = f"in trouble: {explain_pod(after)}"
         if sentence:
             yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=sentence)
+
+
+def list_lines(records: Sequence[Record]) -> Iterator[TraceLine]:
+    """Yield the lines of a whole history, in order."""
+    teller = Storyteller()
+    for record in records:
+        teller.note(record)
+    for record in records:
+        yield from teller.tell(record)
 
 
 def _render_set(commit: Commit) -> Iterator[TraceLine]:
@@ -277,12 +281,12 @@ def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
     elif current != text(before, "status", "currentRevision") and current == now:
         yield f"rolled out: revision {_short(now)} is current"
         return
-    if _is_whole(after) and not _is_whole(before):
+    if is_whole(after) and not is_whole(before):
         pods = number(after, "spec", "replicas", default=1)
         yield f"whole: {pods} of {pods} pods ready at revision {_short(now)}"
 
 
-def _is_whole(found: JsonObject) -> bool:
+def is_whole(found: JsonObject) -> bool:
     """Return whether its status says that all wanted pods are ready and none is outdated."""
     wanted = number(found, "spec", "replicas", default=1)
     counted = [number(found, "status", f"{key}Replicas") for key in ("ready", "updated")]
@@ -296,17 +300,19 @@ def _short(revision: str) -> str:
     return revision.rpartition("-")[2]
 
 
-def _is_ready(pod: JsonObject) -> bool:
+def is_ready(pod: JsonObject) -> bool:
+    """Return whether a pod runs and says that it is ready."""
     is_so = condition_of(pod, "Ready").get("status") == "True"
     return is_so and text(pod, "status", "phase") == "Running"
 
 
 def _why(pod: JsonObject) -> str:
-    why_not_ready = _explain_pod(pod)
+    why_not_ready = explain_pod(pod)
     return "" if why_not_ready == "Running" else f": {why_not_ready}"
 
 
-def _explain_pod(pod: JsonObject) -> str:
+def explain_pod(pod: JsonObject) -> str:
+    """Return the reason of a container that does not run, or else the phase."""
     for container in children(pod, "status", "containerStatuses"):
         for state in ("waiting", "terminated"):
             if reason := text(child(container, "state"), state, "reason"):

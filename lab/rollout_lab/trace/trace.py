@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_lab.model.history import Commit, History, Record, Said
-from rollout_lab.trace.lines import Storyteller, TraceLine
+from rollout_lab.trace.lines import TraceLine, list_lines
 from rollout_lab.trace.log_lines import strip_time
 
 WIDTH: Final = 100
@@ -28,13 +28,18 @@ def render_story(
     history: History, *, begin: timedelta = timedelta(0), width: int = WIDTH
 ) -> list[str]:
     """Return a run as lines of at most so many columns: time, who, and what happened."""
-    shown = [line for line in Storyteller(history).render() if line.at >= begin]
-    return _align(_fold(shown), width)
+    shown = [line for line in list_lines(history.records) if line.at >= begin]
+    return render_lines(shown, width)
+
+
+def render_lines(lines: Iterable[TraceLine], width: int, names: int = 0) -> list[str]:
+    """Return lines folded and aligned; names of actors have at least so many columns."""
+    return _align(_fold(lines), width, names)
 
 
 def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
     """Return the last lines of the story up to a time: what led to what happened then."""
-    shown = [line for line in Storyteller(history).render() if line.at <= at]
+    shown = [line for line in list_lines(history.records) if line.at <= at]
     folded = list(_fold(shown))
     return _align(folded[-lines:], WIDTH)
 
@@ -83,9 +88,10 @@ def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
         yield unfinished
 
 
-def _align(lines: Iterable[_Folded], width: int) -> list[str]:
+def _align(lines: Iterable[_Folded], width: int, least: int = 0) -> list[str]:
     shown = list(lines)
-    names = min(max((len(folded.first.who) for folded in shown), default=0), WIDEST_NAME)
+    longest = max((len(folded.first.who) for folded in shown), default=0)
+    names = min(max(longest, least), WIDEST_NAME)
     return [row for folded in shown for row in _rows(folded, names, width)]
 
 

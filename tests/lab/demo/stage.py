@@ -1,66 +1,68 @@
 """The commands of the demo: a story to be played, keys that a reader presses, figures, flags."""
 
-import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
-import yaml
-from rollout_lab.demo.acts import MEANINGS
 from rollout_lab.demo.command import play
 from rollout_lab.demo.flags import DemoSettings, read_settings
 from rollout_lab.demo.keys import Controls
-from rollout_lab.demo.log import read_lease, read_log, read_move
 from rollout_lab.demo.objects import OPERATOR, PERSON
-from rollout_lab.demo.screen import Plain
-from rollout_lab.demo.snapshot import DemoSnapshot, PodCell, ZoneRow, read_row
-from rollout_lab.demo.totals import (
-    Restart,
-    Totals,
-    add_up,
-    draw_totals,
-    measure_floor,
-    measure_polled,
-)
+from rollout_lab.demo.screen import Picture, Screen
+from rollout_lab.demo.stories import MEANINGS
+from rollout_lab.demo.totals import add_up, draw_totals
 from rollout_lab.model.history import Called, Commit, PodCalled, Record
 from rollout_lab.model.request import ApiRequest
 
-from rollout_operator.cli.render import render_line
+from rollout_operator.cli.render import Line, render_line
 from rollout_operator.config.grammar import UsageError
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from tests.lab.simulate.stage import merge_places
+from rollout_operator.kube.api import PODS, STATEFULSETS
 from tests.stories import Stage
 
 Json = Any
 # What is recorded begins at the same time always.
 SMALL: Final = DemoSettings(zones=3, pods=2, record="story")
-# What the grid shows, pod by pod, is not what a story tells.
-_TOLD: Final = re.compile(
-    r" *(?P<at>[0-9.]+) s  (?P<who>you|a fault|operator\S*|API server|Flux|registry|the Lease)"
-    r" +(?P<text>.*)"
+# Why a pod goes and which pods wait, is in the codes.
+_WHY: Final = re.compile(r"(deletes [\w-]+|refused (?:scaling [^:]*: )?\d+): .*")
+_SHOWN: Final = (
+    *("you", "a fault", "operator", "api-server", "registry", "the Lease", "kubelet", "policy"),
+    *("rollout", "gate", "source", "kustomization", "check"),
 )
-_TIMED: Final = re.compile(r" *[0-9.]+ s  ")
-_TITLE: Final = re.compile(r" pods?, at most .* s$")
-_CODE: Final = re.compile(r"([a-z_]+): ")
-_MOMENTS: Final[dict[str, Callable[[DemoSnapshot], bool]]] = {
+_MOMENTS: Final[dict[str, Callable[[Picture], bool]]] = {
     "over": lambda now: bool(now.end),
     "first": lambda now: not now.end,
-    "broken": lambda now: any(cell.state is PodCell.BROKEN for cell in now.cells),
+    "broken": lambda now: any("CrashLoop" in line.text for line in now.lines),
 }
 
 
-class Watch(Plain):
+class Watch(Screen):
     """A screen that keeps what it was shown."""
 
     def __init__(self) -> None:
-        super().__init__(io.StringIO())
-        self.snapshots: list[DemoSnapshot] = []
+        self.pictures: list[Picture] = []
 
-    def show(self, snapshot: DemoSnapshot) -> None:
-        self.snapshots.append(snapshot)
+    def show(self, picture: Picture) -> None:
+        self.pictures.append(picture)
+
+    def tell(self) -> Iterator[str]:
+        """Yield what happened in each story, then how it ended; of why all waits, the codes."""
+        title, told, codes = "", 0, [""]
+        for now in self.pictures:
+            if now.title != title:
+                title, told = now.title, 0
+                yield now.about
+            for line in now.lines[told:]:
+                if line.who.startswith(_SHOWN) and not line.text.startswith("waits: "):
+                    text = _WHY.sub(r"\1", f"{line.what} {line.text}".strip())
+                    yield f"{line.at.total_seconds():.2f} {line.who}: {text}"
+            told = len(now.lines)
+            if (found := list_codes(now)) != codes:
+                yield " ".join(["     ", *(code for code in found if code not in codes)]).rstrip()
+                codes = found
+        yield from draw(self.pictures[-1].end)
 
 
 class Reader(Watch):
@@ -71,12 +73,12 @@ class Reader(Watch):
         self.controls = Controls(lambda pace: None, MEANINGS)
         self._presses = deque(presses)
 
-    def show(self, snapshot: DemoSnapshot) -> None:
-        super().show(snapshot)
+    def show(self, picture: Picture) -> None:
+        super().show(picture)
         # A key that was not taken yet is answered first.
         if self._presses and not self.controls.has_command:
             moment, key = self._presses[0]
-            if _MOMENTS[moment](snapshot) if moment in _MOMENTS else moment in snapshot.title:
+            if _MOMENTS[moment](picture) if moment in _MOMENTS else moment in picture.title:
                 self._presses.popleft()
                 self.controls.press(key)
 
@@ -84,16 +86,18 @@ class Reader(Watch):
 class DemoStage(Stage):
     """The demo, played in virtual time, and its parts."""
 
-    async def do_story(self, *stories: str) -> str:
-        """Play stories; show what is told, and how it ends. `zones=1` is another size."""
-        sizes = [int(word.removeprefix("zones=")) for word in stories if "=" in word]
-        names = tuple(word for word in stories if "=" not in word)
-        settings = replace(SMALL, zones=sizes[0] if sizes else 3, stories=names)
-        stream = io.StringIO()
-        assert await play(settings, Plain(stream))
-        text = stream.getvalue()
-        assert "\x1b" not in text
-        return "\n".join(_tell(text))
+    async def do_story(self, story: str, *words: str) -> str:
+        """Play a story; show what is told, and how it ends. `zones=1` is another size."""
+        zones = next((int(word.removeprefix("zones=")) for word in words), 3)
+        screen = Watch()
+        assert await play(replace(SMALL, zones=zones, stories=(story,)), screen)
+        lines: list[str] = []
+        for line in screen.tell():
+            if line.startswith("      "):
+                lines[-1] += f" [{line.strip()}]"
+            elif line.strip():
+                lines.append(line)
+        return "\n".join(lines)
 
     async def do_keys(self, stories: str, *words: str) -> str:
         """Let a reader press keys, `over:i` once the story is over; show what people then did."""
@@ -101,19 +105,21 @@ class DemoStage(Stage):
         reader = Reader([(moment.replace("_", " "), key) for moment, key in presses])
         settings = replace(SMALL, zones=2, stories=tuple(stories.split(",")))
         assert await play(settings, reader, reader.controls)
-        last = reader.snapshots[-1]
+        last = reader.pictures[-1]
         told = [
-            f"{entry.who}: {entry.text}"
-            for entry in last.entries
-            if entry.who in ("you", "a fault") or "broken" in entry.text or "again" in entry.text
+            f"{line.who}: {line.text}"
+            for line in last.lines
+            if line.who in ("you", "a fault", "kubelet") or "it is down" in line.text
         ]
-        ends = [now for now in reader.snapshots if now.end]
+        assert last.now is not None
+        zones = last.now.groups[0].zones
+        ends = [now for now in reader.pictures if now.end]
         parts = [
-            f"{last.title.partition(':')[0]}: {last.goal}, {[row.up for row in last.rows]} up"
-            f" of {[len(row.cells) for row in last.rows]}",
+            f"{last.title.partition(':')[0]}: {[zone.ready for zone in zones]} ready"
+            f" of {[zone.desired for zone in zones]}",
             *told,
-            *(line[0][0] for line in last.end[:1]),
-            f"{len(ends)} pictures of an end, at {sorted({now.elapsed for now in ends})}",
+            *draw(last.end[:1]),
+            f"{len(ends)} pictures of an end, at {sorted({round(now.elapsed, 2) for now in ends})}",
         ]
         return "\n".join(parts)
 
@@ -133,95 +139,26 @@ class DemoStage(Stage):
     async def do_sum(self, *moves: str) -> str:
         """Add up a history from its tenth second: `'10.5 delete a-0' '10.6 go a-0' '12 up a-0'`."""
         found = add_up([*_play(moves)], timedelta(seconds=10), limit=1)
-        return "\n".join([str(found), *_draw(found)])
-
-    async def do_totals(self, said: str) -> str:
-        """Show figures as sentences."""
-        given = yaml.safe_load(said)
-        restarts = tuple(Restart(zone, *at) for zone, *at in given.pop("restarts", ()))
-        refusals = tuple(given.pop("refusals", ()))
-        found = Totals(limit=given.pop("limit", 1), restarts=restarts, refusals=refusals, **given)
-        return "\n".join([*_draw(found), *["a promise was broken"] * (not found.is_kept)])
-
-    async def do_floor(self, *words: str) -> str:
-        """Show what restarts alone take, and what a slow poll takes, at limits 1, 2 and 9."""
-        restarts = [
-            Restart(zone, float(begin), float(end))
-            for zone, begin, end in (word.split(",") for word in words)
-        ]
-        floors = [measure_floor(restarts, limit) for limit in (1, 2, 9)]
-        polled = [measure_polled(restarts, limit) for limit in (1, 2, 9)]
-        return f"alone {floors}, polled {polled}"
-
-    async def do_log(self, said: str, *who: str) -> str:
-        """Show what becomes of a line of the operator's log, and which move it is about."""
-        keys = yaml.safe_load(said)
-        return f"{read_log(keys, 1.5, *who)}; {read_move(keys)}"
-
-    async def do_lease(self, seconds: str) -> str:
-        """Show the reason of a Lease that was not renewed."""
-        spec: JsonObject = {
-            "holderIdentity": "operator-1_1",
-            "renewTime": "2026-01-02T03:04:05.500000Z",
-        }
-        now = datetime(2026, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC) + timedelta(seconds=float(seconds))
-        return str(read_lease({"metadata": {"name": "rollout-operator"}, "spec": spec}, now).text)
-
-    async def do_row(self, spec: str, *pods: str) -> str:
-        """Show the row of a zone with such a set and pods: `0=v1`, `1='{status: ...}'`."""
-        base = {"metadata": {"name": "zone-a"}, "spec": {"template": _image("v2")}}
-        base |= {"status": {"currentRevision": "zone-a-1f", "updateRevision": "zone-a-2e"}}
-        found = {}
-        for word in pods:
-            ordinal, _, more = word.partition("=")
-            version, _, patch = more.partition(" ")
-            found[f"zone-a-{ordinal}"] = merge_places(
-                _pod(version or "v2"), yaml.safe_load(patch or "{}")
-            )
-        return _show_row(read_row(merge_places(base, yaml.safe_load(spec)), found))
+        figures = (
+            f"{found.deletes} deletes, {found.replaced} replaced, {found.zones_taken} zones taken,"
+            f" {found.pods_down} down{', a promise was broken' * (not found.is_kept)}"
+        )
+        return "\n".join([figures, *draw(tuple(draw_totals(found)))])
 
 
-def _tell(text: str) -> list[str]:
-    """Return what is told line by line; of why the operator waits, the codes."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if found := _TOLD.match(line):
-            code = _CODE.match(found["text"]) if found["who"].startswith("operator") else None
-            if code is None:
-                lines.append(f"{found['at']} {found['who']}: {found['text']}")
-            elif lines[-1].endswith("]"):
-                lines[-1] = f"{lines[-1][:-1]} {code[1]}]"
-            else:
-                lines[-1] += f" [{code[1]}]"
-        elif line[:1].strip() and not line.startswith("zone-") and not _TIMED.match(line):
-            lines += [line] * (line not in lines and not _TITLE.search(line))
-    return lines
+def list_codes(now: Picture) -> list[str]:
+    """Return the codes of what all there is waits for, or does."""
+    if now.now is None:
+        return []
+    policies, releases = now.now.list_policies(), now.now.list_releases()
+    groups = [group.code for group in now.now.groups]
+    found = [*groups, *(one.code for one in policies), *(one.reason for one in releases)]
+    return [str(code) for code in (*found, *now.remarks) if code]
 
 
-def _show_row(row: ZoneRow) -> str:
-    cells = " ".join(f"{cell.state.name.lower()}:{cell.version}" for cell in row.cells)
-    counts = f"{row.ready} ready, {row.existing} there, {row.current} to {row.update}"
-    return f"{cells or 'no pods'}; {counts}{', paused' * row.is_paused}"
-
-
-def _image(version: str) -> Json:
-    return {"spec": {"containers": [{"name": "app", "image": version}]}}
-
-
-def _pod(version: str) -> Json:
-    return {
-        "metadata": {"name": "zone-a-0"},
-        **_image(version),
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [{"ready": True, "state": {"running": {}}}],
-        },
-    }
-
-
-def _draw(totals: Totals) -> list[str]:
-    return [render_line(line, 200, is_coloured=False) for line in draw_totals(totals)]
+def draw(lines: tuple[Line, ...]) -> list[str]:
+    """Return lines as text."""
+    return [render_line(line, 1000, is_coloured=False) for line in lines]
 
 
 def _play(moves: tuple[str, ...]) -> Iterator[Record]:

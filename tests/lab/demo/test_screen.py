@@ -1,23 +1,36 @@
 """Screens: redrawn in place or line by line, coloured or not, and left as they were."""
 
 import io
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-from rollout_lab.demo.live import Live
-from rollout_lab.demo.screen import Color, Plain, choose_screen
-from rollout_lab.demo.snapshot import DemoEntry
+from rollout_lab.demo.flags import Color
+from rollout_lab.demo.keys import Controls
+from rollout_lab.demo.screen import Live, Picture, Plain, choose_screen, draw_picture, open_pipe
+from rollout_lab.demo.stage import open_stage
+from rollout_lab.demo.stories import MEANINGS, SCENARIOS
+from rollout_lab.trace.lines import TraceLine
 
-from rollout_operator.cli.render import Line, Style
-from tests.lab.demo.snapshots import ENDING, OLD, row, snapshot
+from rollout_operator.cli.render import OutputStream, Style, render_line
+from tests.lab.demo.stage import SMALL, Watch, draw
+from tests.virtual_time import in_virtual_time
 
-ON = "\x1b[?1049h\x1b[H\x1b[?25l"
-FIRST_PAGE, CURSOR = "\x1b[?1049l", "\x1b[?25h"
-SUMMARY: Sequence[Line] = ((("9 pods replaced", Style.PLAIN),),)
-STILL = snapshot(row("zone-a", OLD, OLD), elapsed=0.0)
-MOVED = snapshot(row("zone-a", ENDING, OLD), elapsed=1.0)
 XTERM = {"TERM": "xterm"}
+MOVED = Picture(
+    title="2 zones of 2 pods",
+    elapsed=1.0,
+    about="2 → 1",
+    lines=(
+        TraceLine(at=timedelta(seconds=0.5), who="operator", text="deletes zone-a-0: \x1b[2J"),
+        TraceLine(at=timedelta(seconds=0.6), who="operator", text="waits: zone-a"),
+        TraceLine(at=timedelta(seconds=0.7), who="zone-a", what="zone-a-0", text="going down"),
+    ),
+)
+DONE = replace(MOVED, end=((("9 pods replaced", Style.GREEN),),))
 
 
 class Terminal(io.StringIO):
@@ -45,91 +58,70 @@ def test_the_screen_that_fits(
     stream: io.StringIO, env: Mapping[str, str], color: Color, shown: str
 ) -> None:
     screen = choose_screen(stream, env, color=color)
+    before = stream.tell()
+    screen.finish(DONE)
+    text = stream.getvalue()[before:]
 
     assert isinstance(screen, Live | Plain)
     kind = "live" if isinstance(screen, Live) else "plain"
-    assert kind + (", coloured" if screen.is_coloured else "") == shown
+    assert kind + (", coloured" if "\x1b[32m" in text else "") == shown
+    assert "\x1b[2J" not in text, "SEC-13: no text of a line commands a terminal"
 
 
 def test_a_terminal_is_drawn_over_in_place_and_left_as_it_was() -> None:
     stream = Terminal()
-    with Live(stream, is_coloured=False) as screen:
-        screen.show(STILL)
+    output = OutputStream(stream, True, False, lambda: os.terminal_size((60, 20)))
+    with suppress(KeyboardInterrupt), Live(output) as screen:
+        screen.show(MOVED)
         first = stream.getvalue()
-        screen.show(STILL)
+        screen.show(MOVED)
         assert stream.getvalue() == first, "nothing is new"
-        screen.finish(replace(MOVED, title="Moved"), SUMMARY)
-    text = stream.getvalue()
-
-    assert first.startswith(ON)
-    assert first.count("\x1b[H") == text.count("\x1b[H") - 1
-    _, _, left = text.removesuffix(CURSOR).rpartition(FIRST_PAGE)
-    assert left.splitlines() == ["Moved, 1.0 s", "9 pods replaced", ""]
-
-
-def test_a_terminal_is_left_as_it_was_after_an_error() -> None:
-    stream = Terminal()
-    with pytest.raises(KeyboardInterrupt), Live(stream, is_coloured=True):
+        screen.finish(DONE)
+        assert stream.getvalue().count("\x1b[19A") == 1, "over the first"
+        screen.show(replace(MOVED, title="Next"))
+        assert stream.getvalue().count("\x1b[19A") == 1, "below the end, which stays"
         raise KeyboardInterrupt
 
-    assert stream.getvalue() == ON + FIRST_PAGE + CURSOR
+    assert stream.getvalue().startswith("\x1b[?25l")
+    assert stream.getvalue().endswith("\x1b[?25h")
 
 
-def test_plain_lines_in_ascii() -> None:
+def test_plain_lines_come_once_in_order_and_begin_anew_with_the_next_story() -> None:
     stream = io.StringIO()
-    screen = Plain(stream, is_ascii=True)
-    screen.finish(replace(STILL, about="2 → 1"), SUMMARY)
+    screen = open_pipe(stream)
+    for picture in (replace(MOVED, lines=()), replace(MOVED, lines=MOVED.lines[:1]), MOVED):
+        screen.show(picture)
+    screen.finish(replace(DONE, elapsed=9.0))
+    screen.show(MOVED)
 
-    assert stream.getvalue().isascii()
-    assert "2 > 1" in stream.getvalue()
-
-
-def entry(at: float, text: str) -> DemoEntry:
-    return DemoEntry(at=at, who="operator", text=text, is_why=True)
-
-
-def test_plain_lines_come_once_and_in_order_of_time() -> None:
-    stream = io.StringIO()
-    screen = Plain(stream)
-    screen.show(STILL)
-    grid = stream.getvalue()
-    moved = replace(MOVED, elapsed=0.50)
-    screen.show(moved)
-    # The word that the pod has to go is read after it was seen to go.
-    ended = replace(moved, entries=(entry(0.49, "paused: x"),), whys=(), elapsed=0.55)
-    screen.show(ended)
-    assert stream.getvalue() == grid, "young lines wait"
-    screen.show(replace(ended, elapsed=0.9))
-    screen.show(replace(ended, elapsed=1.2))
-
-    assert stream.getvalue().removeprefix(grid).splitlines() == [
-        " 0.49 s  operator   paused: x",
-        " 0.50 s  zone-a-0   o v1 ready -> x v1 ending",
+    told = [
+        "  0.50 s  operator    deletes zone-a-0: \\x1b[2J",
+        "  0.60 s  operator    waits: zone-a",
+        "  0.70 s  zone-a      zone-a-0 going down",
     ]
+    begin = ["2 zones of 2 pods, 1.0 s", "2 → 1", "", ""]
+    end = ["", "2 zones of 2 pods, 9.0 s", "", "", "9 pods replaced", ""]
+    assert stream.getvalue().splitlines() == [*begin, *told, *end, *begin, *told]
 
 
-def test_plain_lines_that_wait_are_not_lost_at_the_end() -> None:
-    stream = io.StringIO()
-    screen = Plain(stream)
-    screen.show(STILL)
-    screen.finish(MOVED, SUMMARY)
+@pytest.mark.parametrize("width", [60, 80, 300])
+@pytest.mark.parametrize("height", [20, 24, 60])
+@in_virtual_time
+async def test_what_is_drawn_fits_and_names_what_counts(width: int, height: int) -> None:
+    screen, controls = Watch(), Controls(lambda pace: None, MEANINGS)
+    async with open_stage(SCENARIOS["bad-revision"], SMALL, screen, controls) as stage:
+        await stage.change_all("v2")
+        await stage.rest(timedelta(seconds=4))
+    [*_, last] = screen.pictures
+    for picture in (last, replace(DONE, now=last.now), replace(last, is_help=True, pace=0)):
+        lines = draw_picture(picture, width, height, is_ascii=False)
+        texts = [render_line(line, 1000, is_coloured=False) for line in lines]
+        assert len(lines) == height
+        assert max(map(len, texts)) <= width
+        assert "zone-a-0" in "".join(texts)
 
-    text = stream.getvalue()
-    assert " 1.00 s  zone-a-0   o v1 ready -> x v1 ending\n" in text
-    assert text.endswith("9 pods replaced\n\n")
-    assert "\x1b" not in text
-
-
-def test_plain_lines_begin_anew_with_the_next_story() -> None:
-    stream = io.StringIO()
-    screen = Plain(stream)
-    screen.show(replace(STILL, entries=(entry(0.0, "first"),)))
-    screen.finish(replace(MOVED, entries=(entry(0.0, "first"),)), SUMMARY)
-    stream.truncate(stream.seek(0))
-    screen.show(STILL)
-    screen.show(replace(STILL, entries=(entry(0.0, "second"),), elapsed=1.0))
-
-    text = stream.getvalue()
-    assert text.startswith("3 zones of 3 pods")
-    assert text.endswith(" 0.00 s  operator   second\n")
-    assert "ending ->" not in text
+    marks = draw_picture(last, 100, 40, is_ascii=False)
+    assert any("zone-a      1/2      1/2  ✖ ●" in text for text in draw(tuple(marks)))
+    ascii_only = draw(tuple(draw_picture(last, 80, 40, is_ascii=True)))
+    assert all(map(str.isascii, ascii_only))
+    assert any("zone-a      1/2      1/2  !o" in text for text in ascii_only)
