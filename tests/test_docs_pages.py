@@ -28,6 +28,11 @@ TRIED: Final = {
     "kubectl get statefulsets,pods,zpdb,pdb -o yaml > dump.yaml": SIMULATE,
     'rollout-operator simulate -f dump.yaml -change "new template"': SIMULATE,
 }
+SOURCES: Final = (ROOT, ROOT / "rollout_operator", ROOT / "lab")
+FOLDERS: Final = "|".join(
+    sorted({path.name for top in SOURCES for path in top.iterdir() if path.is_dir()} - {"site"})
+)
+NAMED: Final = re.compile(rf"`((?:{FOLDERS})/[\w./*-]+)`")
 
 
 def _is_alive(page: Path, link: str) -> bool:
@@ -46,6 +51,21 @@ def test_every_link_leads_to_a_file_and_a_heading_of_it() -> None:
     links = [(page, link) for page in pages for link in list_links(page.read_text())]
     assert len(links) > 300
     assert [f"{page.name}: {link}" for page, link in links if not _is_alive(page, link)] == []
+
+
+def test_every_file_of_the_source_that_a_page_names_is_there() -> None:
+    """Modules are named without their ending, and those of the package without its name.
+
+    The changelog names what has been.
+    """
+    pages = [page for page in (*ROOT.glob("*.md"), *DOCS.rglob("*.md")) if page.stem != "CHANGELOG"]
+    lost = [
+        f"{page.name}: {name}"
+        for page in pages
+        for name in {*NAMED.findall(page.read_text())}
+        if not any([*top.glob(name + end)] for top in SOURCES for end in ("", ".py"))
+    ]
+    assert lost == []
 
 
 def test_every_command_of_the_readme_is_tried() -> None:
