@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tests.judge.book import Book, Write
+from tests.judge.book import NO_TIME, Book, Write
 from tests.judge.deletes import Delete, map_deletes
 from tests.judge.objects import Json, Pod, Set
 from tests.judge.policies import (
@@ -25,10 +25,8 @@ from tests.judge.policies import (
     read_batch,
     read_policies,
 )
-from tests.judge.promises import Promises, Violation
+from tests.judge.promises import Violation
 from tests.judge.state import World
-
-NO_TIME: Final = timedelta(0)
 
 
 class PolicyDisruption(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,24 +118,22 @@ class PolicyWorld(msgspec.Struct):
                 self.outages[name] = Outage(before.begun if is_same and before else begun)
         for name, outage in self.outages.items():
             if outage.ended is None and name not in shorts:
-                self.outages[name] = replace(outage, ended=at + self._get_patience(name))
-
-    def _get_patience(self, name: str) -> timedelta:
-        pod = self.world.pods.get(name)
-        zone = self.world.sets.get(pod.owner) if pod else None
-        return zone.min_ready if zone else NO_TIME
+                pod = self.world.pods.get(name)
+                zone = self.world.sets.get(pod.owner) if pod else None
+                patience = zone.min_ready if zone else NO_TIME
+                self.outages[name] = replace(outage, ended=at + patience)
 
     def _list_outages(self, uids: Collection[str]) -> list[Outage]:
         sets = [self.world.sets[uid] for uid in uids if uid in self.world.sets]
         names = [name for zone in sets for name in zone.pod_names]
         known = [self.outages[name] for name in names if name in self.outages]
         # A new pod of an upscale that was deleted before it was ever ready had none.
-        unknown = [one for one in self.open if one.pod.owner in uids and not self._is_known(one)]
-        return [*known, *(Outage(one.begun) for one in unknown)]
-
-    def _is_known(self, one: PolicyDisruption) -> bool:
-        outage = self.outages.get(one.pod.name)
-        return outage is not None and (outage.ended is None or outage.ended >= one.begun)
+        for one in self.open:
+            outage = self.outages.get(one.pod.name)
+            is_known = outage and (outage.ended is None or outage.ended >= one.begun)
+            if one.pod.owner in uids and not is_known:
+                known.append(Outage(one.begun))
+        return known
 
 
 class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,13 +151,9 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
     at: timedelta
 
     @property
-    def promises(self) -> Promises:
-        return self.book.promises
-
-    @property
     def known(self) -> timedelta:
         """Return when a fact must have begun to be one that the operator had to know."""
-        return self.delete.cut(self.at - self.promises.known)
+        return self.delete.cut(self.at - self.book.promises.known)
 
     @property
     def is_healthy(self) -> bool:
@@ -194,14 +186,12 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
         sets = self.state.world.window(self.owner.uid, self.known)
         is_for = last.set_name == self.owner.name
         has_changed = any(one.update_revision != last.revision for one in [self.owner, *sets])
-        return is_for and has_changed and not self._has_ended(last)
-
-    def _has_ended(self, last: RecordedBatch) -> bool:
-        return any(
+        has_ended = any(
             one.is_complete
             for one in self.policies.batches
             if one.at <= self.at and (one.policy_uid, one.number) == (last.policy_uid, last.number)
         )
+        return is_for and has_changed and not has_ended
 
     def list_sets(self, *, is_near: bool) -> list[Set]:
         """Return the other sets of the policy: of the same zone, or of another.
@@ -237,13 +227,13 @@ def _is_beside(state: Mapping[str, Owned], zone: Set, other: Set, *, is_near: bo
 
 def list_broken(book: Book) -> Iterator[Violation]:
     policies = read_policies(book)
-    if not policies.begins:
+    if not policies.owned.begins:
         return
     yield from _list_misnumbered(book)
     deletes = map_deletes(book)
     state = PolicyWorld(World(spares_new=not book.promises.is_observed))
     for write in book.writes:
-        requested, owned = deletes.get(write.commit.call), policies.window(write.at, write.at)[-1]
+        requested, owned = deletes.get(write.commit.call), policies.owned.find(write.at) or {}
         if write.ended_pod is not None and requested is not None:
             state.forget_left(owned)
             yield from _judge_end(state, book, policies, (write, requested))
@@ -327,7 +317,7 @@ def _one_set(case: PolicyCase) -> Iterator[str]:
 
 
 def _others_whole(case: PolicyCase) -> Iterator[str]:
-    at = case.at + case.promises.time_error
+    at = case.at + case.book.promises.time_error
     for zone in case.list_sets(is_near=False) if case.disturbs else ():
         for name in case.state.list_short(zone, case.known, at):
             yield f"{name} of another zone is not available"
@@ -337,7 +327,7 @@ def _within_limit(case: PolicyCase) -> Iterator[str]:
     if not case.is_healthy:
         return
     near = [case.owner, *case.list_sets(is_near=True)]
-    at = case.at + case.promises.time_error
+    at = case.at + case.book.promises.time_error
     missing = {name for zone in near for name in case.state.list_short(zone, case.known, at)}
     uids = {zone.uid for zone in near}
     own = [one for one in case.state.open if one.pod.owner in uids and not case.forgives(one)]
@@ -365,7 +355,7 @@ def _name_shortened(case: PolicyCase) -> str:
     if begun is None or case.pause.is_open or not case.is_healthy or case.goes_on:
         return ""
     passed = case.at - begun
-    if passed + case.promises.time_error >= case.interval:
+    if passed + case.book.promises.time_error >= case.interval:
         return ""
     return f"{passed.total_seconds():.1f} s of a pause of {case.interval.total_seconds():.0f} s"
 
@@ -377,7 +367,7 @@ def _unpaused(case: PolicyCase) -> Iterator[str]:
     recorded = min(
         one.at for one in case.policies.batches if (one.policy_uid, one.number) == same
     )  # fmt: skip
-    since = recorded - case.promises.known
+    since = recorded - case.book.promises.known
     owners = case.policies.list_owners(case.owner.uid, since, case.at)
     if all(one is not None and one.policy.is_paused for one in owners):
         yield f"policy {case.owners[-1].policy.name} was paused before its batch began"

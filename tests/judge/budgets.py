@@ -7,12 +7,12 @@ operator itself has let go counts at once. While a budget changes, either versio
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
-from rollout_lab.model.fields import child, children, name_of, text
+from rollout_lab.model.fields import child, name_of, text
 from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
@@ -21,7 +21,7 @@ from tests.judge.book import Book, Track, Write
 from tests.judge.deletes import Delete, get_span, is_live, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set, annotations, labels, read_time
-from tests.judge.policies import holds
+from tests.judge.policies import selects
 from tests.judge.promises import Violation
 from tests.judge.state import World
 
@@ -31,9 +31,7 @@ ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    selector: Mapping[str, object]
-    terms: Sequence[JsonObject] = ()
-    """What the selector wants beside labels of these values."""
+    selector: JsonObject
     maximum: int = 1
     share: int = 0
     """In percent of the zone of the pod that goes; 0 for none."""
@@ -44,8 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a zone without the partition counts as having handed it over."""
 
     def selects(self, labels: Mapping[str, object]) -> bool:
-        are_equal = all(labels.get(key) == value for key, value in self.selector.items())
-        return are_equal and all(holds(term, labels) for term in self.terms)
+        return selects(self.selector, labels)
 
     def name_partition(self, pod: str) -> str:
         """Return the partition of a pod, empty where its name has none."""
@@ -60,7 +57,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return max((max(1, self.share * one // 100) for one in counts if one), default=0)
 
 
-def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
+def forbidding(name: str, selector: JsonObject) -> Rule:
     """Return the rule of a budget that cannot be obeyed: nothing may go."""
     return Rule(name=name, selector=selector, maximum=0)
 
@@ -105,7 +102,9 @@ def _list_in_force(before: Iterable[Rule], budget: JsonObject) -> Iterator[Rule]
         return
     # The last one that made sense stays in force; a process that never saw it lets nothing go.
     yield from (one for one in before if one.maximum or one.share)
-    yield forbidding(name_of(budget), child(budget, "spec", "selector", "matchLabels"))
+    yield forbidding(
+        name_of(budget), {"matchLabels": child(budget, "spec", "selector", "matchLabels")}
+    )
 
 
 def read_rule(budget: JsonObject) -> Rule | None:
@@ -121,8 +120,7 @@ def read_rule(budget: JsonObject) -> Rule | None:
     default = 1 if share is None else 0
     return Rule(
         name=name_of(budget),
-        selector=child(spec, "selector", "matchLabels"),
-        terms=children(spec, "selector", "matchExpressions"),
+        selector=child(spec, "selector"),
         maximum=maximum if isinstance(maximum, int) else default,
         share=share if isinstance(share, int) else 0,
         pattern=pattern,

@@ -12,7 +12,16 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
-from rollout_lab.model.history import Called, Commit, Fault, History, Lived, PodCalled, Reviewed
+from rollout_lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    History,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+)
 from rollout_lab.model.request import ApiRequest, Verb
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
@@ -59,6 +68,8 @@ PLACES: Final = {
     "node_az": ("spec", "template", "spec", "nodeSelector", "topology.kubernetes.io/zone"),
     "min_ready": ("spec", "minReadySeconds"),
 }
+
+Places = Mapping[Any, object]
 
 
 def s(seconds: float) -> timedelta:
@@ -155,34 +166,18 @@ class HistoryBuilder(msgspec.Struct):
         self.revision += 1
         if after is not None:
             self.objects[key] = after
-        commit = Commit(
-            at=s(at),
-            revision=self.revision,
-            actor=how.get("actor", "person"),
-            resource=resource,
-            namespace=NAMESPACE if resource.is_namespaced else "",
-            name=name,
-            before=before,
-            after=after,
-            call=how.get("call", 0),
-        )
-        self.history.add(commit)
-        return self
+        fields = {"actor": "person", "call": 0, "revision": self.revision, **how}
+        namespace = NAMESPACE if resource.is_namespaced else ""
+        about = {"resource": resource, "namespace": namespace, "name": name}
+        return self.add(Commit, at, **about, before=before, after=after, **fields)
 
     def remove(self, at: float, resource: Resource, name: str) -> Self:
         return self.write(at, resource, name, None)
 
-    def edit(
-        self,
-        at: float,
-        resource: Resource,
-        name: str,
-        places: Mapping[Any, object],
-        **how: Any,
-    ) -> Self:
+    def edit(self, at: float, resource: Resource, name: str, put_at: Places, **how: Any) -> Self:
         """Commit an object with other values at these places."""
         after = deepcopy(self.objects[resource.plural, full(name)])
-        for path, value in places.items():
+        for path, value in put_at.items():
             put(after, path, value)
         return self.write(at, resource, name, after, **how)
 
@@ -263,37 +258,23 @@ class HistoryBuilder(msgspec.Struct):
 
     # Requests and answers
 
-    def call(
-        self,
-        at: float,
-        verb: Verb,
-        resource: Resource,
-        name: str = "",
-        *,
-        begun: float | None = None,
-        actor: str = OPERATOR,
-        status: int = 200,
-        message: str = "",
-        number: int | None = None,
-        **parts: Any,
-    ) -> Self:
+    def call(self, at: float, verb: Verb, resource: Resource, name: str = "", **parts: Any) -> Self:
         """Add an answered request, of the operator if nothing else is said."""
-        if number is None:
-            number = self.number = self.number + 1
-        namespace = parts.pop("namespace", NAMESPACE if resource.is_namespaced else "")
+        if "number" not in parts:
+            parts["number"] = self.number = self.number + 1
+        fields = {"actor": OPERATOR, "status": 200, **parts}
+        namespace = fields.pop("namespace", NAMESPACE if resource.is_namespaced else "")
+        parts = {key: fields.pop(key) for key in ("subresource", "query", "body") if key in fields}
         request = ApiRequest(
             verb=verb, resource=resource, namespace=namespace, name=full(name), **parts
         )
-        called = Called(
-            at=s(at),
-            begun=s(at if begun is None else begun),
-            number=number,
-            actor=actor,
-            request=request,
-            status=status,
-            message=message,
-        )
-        self.history.add(called)
+        return self.add(Called, at, request=request, **fields)
+
+    def add(self, kind: type[Record], at: float, /, **fields: Any) -> Self:
+        """Record what began at `begun`, if that is said, and what has no beginning of its own."""
+        if "begun" in kind.__struct_fields__:
+            fields["begun"] = s(fields.get("begun", at))
+        self.history.add(kind(at=s(at), **fields))
         return self
 
     def live_read(self, at: float, **parts: Any) -> Self:
@@ -313,36 +294,30 @@ class HistoryBuilder(msgspec.Struct):
 
     def review(self, at: float, name: str, call: int | None = None, **parts: Any) -> Self:
         """Add a review by prepare-downscale that was allowed, by default of the next request."""
-        fields: dict[str, Any] = {
+        fields = {
+            "begun": at - 0.5,
             "call": self.number + 1 if call is None else call,
             "actor": OPERATOR,
             "path": "/admission/prepare-downscale",
+            "namespace": NAMESPACE,
             "resource": "statefulsets",
             "dry_run": False,
             "allowed": True,
             "status": 0,
-            **parts,
         }
-        begun = s(fields.pop("begun", at - 0.5))
-        self.history.add(
-            Reviewed(at=s(at), begun=begun, namespace=NAMESPACE, name=full(name), **fields)
-        )
-        return self
+        return self.add(Reviewed, at, name=full(name), **{**fields, **parts})
 
     def prepare(self, at: float, name: str, **parts: Any) -> Self:
         """Add a POST, or another `method`, that a pod has acted on."""
-        fields: dict[str, Any] = {
+        fields = {
             "actor": OPERATOR,
             "method": "POST",
-            "uid": self._uid(name),
             "path": "/ingester/prepare",
+            "uid": self._uid(name),
             "status": 200,
             "acted": True,
-            **parts,
         }
-        begun = s(fields.pop("begun", at))
-        self.history.add(PodCalled(at=s(at), begun=begun, pod=full(name), **fields))
-        return self
+        return self.add(PodCalled, at, pod=full(name), **{**fields, **parts})
 
     def delay(self, at: float, name: str, **parts: Any) -> Self:
         """Have the operator call a delayed pod; `method` may be DELETE."""
@@ -389,23 +364,15 @@ class HistoryBuilder(msgspec.Struct):
     def unmark(self, at: float, name: str) -> Self:
         return self._annotate(at, name, {}).call(at, "patch", PODS, name, body=[])
 
-    def evict(
-        self,
-        at: float,
-        name: str,
-        *,
-        marked: bool = True,
-        allowed: bool = True,
-        dry: str = "",
-        actor: str = OPERATOR,
-    ) -> Self:
+    def evict(self, at: float, name: str, *, dry: str = "", **how: Any) -> Self:
         """Have a person evict a pod: marked, allowed, carried out. `dry`: as in `request`."""
-        number = self.number = self.number + 1
+        number, allowed = self.number + 1, how.get("allowed", True)
+        self.number += 1
         self.call(at - 0.3, "list", PODS)
-        if marked:
+        if how.pop("marked", True):
             self.mark(at - 0.2, name)
-        how = {"path": EVICTION_PATH, "resource": "pods/eviction", "dry_run": dry == "query"}
-        self.review(at - 0.1, name, number, allowed=allowed, actor=actor, **how)
+        about = {"path": EVICTION_PATH, "resource": "pods/eviction", "dry_run": dry == "query"}
+        self.review(at - 0.1, name, number, **about, **how)
         if allowed and not dry:
             self.terminate(at, name, PERSON).call(at, "delete", PODS, name, actor=PERSON)
         return self.request(at, name, dry=dry, number=number, status=201 if allowed else 429)
@@ -420,12 +387,10 @@ class HistoryBuilder(msgspec.Struct):
     # What goes wrong
 
     def lived(self, at: float, what: str) -> Self:
-        self.history.add(Lived(at=s(at), actor=OPERATOR, what=what))
-        return self
+        return self.add(Lived, at, actor=OPERATOR, what=what)
 
     def fault(self, at: float, kind: str, text: str = "", actor: str = OPERATOR) -> Self:
-        self.history.add(Fault(at=s(at), number=1, kind=kind, actor=actor, text=text))
-        return self
+        return self.add(Fault, at, number=1, kind=kind, actor=actor, text=text)
 
     def terminate(self, at: float, name: str, actor: str) -> Self:
         places = {("metadata", "deletionTimestamp"): MOMENT}

@@ -9,12 +9,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from rollout_lab.model.history import Commit
+from rollout_lab.model.fields import is_terminating
 
-from tests.judge.book import Book, Write
+from tests.judge.book import Book, Track, Write
 from tests.judge.objects import Json, Pod, Set, read_limit
 
 ZONE_LABELS: Final = ("zone", "availability-zone")
@@ -33,13 +33,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...] = ()
 
     def selects(self, zone: Set) -> bool:
-        wanted = self.selector.get("matchLabels") or {}
-        terms = self.selector.get("matchExpressions") or ()
-        return (
-            bool(wanted or terms)
-            and all(zone.labels.get(key) == value for key, value in wanted.items())
-            and all(holds(term, zone.labels) for term in terms)
-        )
+        return any(self.selector.values()) and selects(self.selector, zone.labels)
 
     def name_zone(self, zone: Set) -> str:
         listed = (one for one in self.order if zone.name.endswith(f"-{one}"))
@@ -77,14 +71,12 @@ _State = Mapping[str, Owned]
 class PolicyBook(msgspec.Struct):
     """All that policies were, at each moment of a history."""
 
-    begins: list[timedelta] = []
-    states: list[_State] = []
+    owned: Track[_State] = msgspec.field(default_factory=Track)
     batches: list[RecordedBatch] = []
     """In order; one for each write of a policy that has one."""
 
     def window(self, since: timedelta, at: timedelta) -> Sequence[_State]:
-        first = max(bisect_right(self.begins, since) - 1, 0)
-        return self.states[first : bisect_right(self.begins, at)] or [{}]
+        return self.owned.window(since, at) or [{}]
 
     def list_owners(self, owner: str, since: timedelta, at: timedelta) -> list[Owned | None]:
         """Return what owned a set in a span of time; None for a moment in which nothing did."""
@@ -107,8 +99,7 @@ def read_policies(book: Book) -> PolicyBook:
     found = PolicyBook()
     if not book.policies:
         return found
-    found.begins.append(timedelta.min)
-    found.states.append({})
+    found.owned.add(timedelta.min, {})
     specs: dict[str, PolicySpec] = {}
     sets: dict[str, Set] = {}
     writes = {write.commit.revision: write for write in book.writes}
@@ -116,23 +107,16 @@ def read_policies(book: Book) -> PolicyBook:
     for commit in sorted(commits, key=lambda one: one.revision):
         if commit.revision not in writes:
             specs.pop(commit.name, None)
-            _take_policy(found, specs, commit)
+            if commit.after is not None:
+                if not is_terminating(commit.after):
+                    specs[commit.name] = read_spec(commit.after)
+                found.batches += read_batch(commit.after, commit.at)
         elif not _take_set(sets, writes[commit.revision]):
             continue
         state = share(specs.values(), sets.values())
-        if state != found.states[-1]:
-            found.begins.append(commit.at)
-            found.states.append(state)
+        if state != found.owned.states[-1]:
+            found.owned.add(commit.at, state)
     return found
-
-
-def _take_policy(found: PolicyBook, specs: dict[str, PolicySpec], commit: Commit) -> None:
-    after: Json | None = commit.after
-    if after is None:
-        return
-    if "deletionTimestamp" not in after["metadata"]:
-        specs[commit.name] = read_spec(after)
-    found.batches += read_batch(after, commit.at)
 
 
 def _take_set(sets: dict[str, Set], write: Write) -> bool:
@@ -204,7 +188,14 @@ def get_longest_pause(book: Book) -> timedelta:
     return max((one.interval for one in specs), default=timedelta(0))
 
 
-def holds(term: Json, labels: Mapping[str, object]) -> bool:
+def selects(selector: Mapping[str, Any], labels: Mapping[str, object]) -> bool:
+    """Return whether labels are as `matchLabels` and `matchExpressions` want them."""
+    wanted, terms = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
+    are_equal = all(labels.get(key) == value for key, value in wanted.items())
+    return are_equal and all(_holds(term, labels) for term in terms)
+
+
+def _holds(term: Json, labels: Mapping[str, object]) -> bool:
     """Return whether labels are as a term of `matchExpressions` wants them."""
     value, values = labels.get(term["key"]), term.get("values") or ()
     match term["operator"]:

@@ -18,20 +18,7 @@ from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.world import EPOCH
 
 from rollout_operator.kube import api
-from rollout_operator.kube.api import (
-    CONFIG_MAPS,
-    HEALTH_CHECKS,
-    LEASES,
-    MULTI_AZ_ROLLOUTS,
-    OCI_REPOSITORIES,
-    PODS,
-    ROLLOUT_GATES,
-    ROLLOUT_SCHEDULES,
-    ROLLOUTS,
-    STATEFULSETS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -58,7 +45,7 @@ KINDS: Final[Mapping[str, Resource]] = {
 }
 POLICY: Final = "db"
 APP: Final = "app"
-SOURCE: Final = OCI_REPOSITORIES[0]
+SOURCE: Final = api.OCI_REPOSITORIES[0]
 INTENT: Final = "rollout.kuberik.com/"
 _TOKEN: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
 _RECORD: Final = re.compile(r'(?=[^\s;])(?:"(?:[^"\\]|\\.)*"|[^";])+')
@@ -110,7 +97,7 @@ class Words(HistoryBuilder):
     def record(self, at: float) -> Self:
         """Have the operator record the update revision of zone-a."""
         self.zone(at, "a", call=self.number + 1, current_revision="new", actor=OPERATOR)
-        return self.call(at, "update", STATEFULSETS, "a", subresource="status")
+        return self.call(at, "update", api.STATEFULSETS, "a", subresource="status")
 
     def take(self, at: float, name: str) -> Self:
         """Have the rollout replace a pod under a budget."""
@@ -125,7 +112,7 @@ class Words(HistoryBuilder):
         return self.review(at + 0.1, name, self.number, path=EVICTION_PATH, **review)
 
     def again(self, at: float, name: str) -> Self:
-        return self.edit(at, PODS, name, {}, actor=OPERATOR, call=1)
+        return self.edit(at, api.PODS, name, {}, actor=OPERATOR, call=1)
 
     def grant(self, at: float, **how: Any) -> Self:
         """Have zone-a go down: read and called before, answered half a second after, written."""
@@ -148,7 +135,7 @@ class Words(HistoryBuilder):
 
     def lease(self, at: float, holder: str) -> Self:
         spec: JsonObject = {"holderIdentity": f"{holder}_1"}
-        return self.write(at, LEASES, "lease", {"spec": spec}, actor=holder)
+        return self.write(at, api.LEASES, "lease", {"spec": spec}, actor=holder)
 
     # Counts
 
@@ -176,20 +163,20 @@ class Words(HistoryBuilder):
             return self.zone(at, "a", annotations={LAST_DOWNSCALE: text}, actor=actor)
         said = "{" if where == "garbage" else json.dumps({"lastDownscaled": text})
         data: JsonObject = {} if text is None else {"zone-a": said}
-        return self.write(at, CONFIG_MAPS, "zone-tracker", {"data": data}, actor=actor)
+        return self.write(at, api.CONFIG_MAPS, "zone-tracker", {"data": data}, actor=actor)
 
     # Policies
 
     def policy(self, at: float, name: str = POLICY, created: int = 2, **spec: Any) -> Self:
         """Have a person write a policy that selects all sets; its status stays."""
         everything = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
-        known = self.objects.get((MULTI_AZ_ROLLOUTS.plural, name), {})
+        known = self.objects.get((api.MULTI_AZ_ROLLOUTS.plural, name), {})
         metadata: JsonObject = {
             "name": name, "uid": name, "creationTimestamp": f"2026-01-0{created:g}"
         }  # fmt: skip
         spec = {"statefulSetSelector": everything, **spec}
         after = {**known, "metadata": metadata, "spec": spec}
-        return self.write(at, MULTI_AZ_ROLLOUTS, name, after)
+        return self.write(at, api.MULTI_AZ_ROLLOUTS, name, after)
 
     def plan(
         self, at: float, number: int, *names: str, end: bool = False, revision: str = "new"
@@ -223,7 +210,7 @@ class Words(HistoryBuilder):
         return self._edit_policy(at, "metadata", "deletionTimestamp", value="then")
 
     def _edit_policy(self, at: float, *path: str, value: object, **how: Any) -> Self:
-        return self.edit(at, MULTI_AZ_ROLLOUTS, POLICY, {path: value}, **how)
+        return self.edit(at, api.MULTI_AZ_ROLLOUTS, POLICY, {path: value}, **how)
 
     # Releases
 
@@ -231,7 +218,7 @@ class Words(HistoryBuilder):
         """Have a Rollout with 1.0.0 at the head of its history, and its source with that tag."""
         source: JsonObject = {"metadata": {"annotations": {f"{INTENT}rollout": APP}}, "spec": {}}
         self.write(0, SOURCE, APP, source).tag(0, "1.0.0", actor="amy")
-        return self.write(0, ROLLOUTS, APP, {"metadata": {}, "spec": {}}).enter(0, "1:1.0.0")
+        return self.write(0, api.ROLLOUTS, APP, {"metadata": {}, "spec": {}}).enter(0, "1:1.0.0")
 
     def enter(self, at: float, *entries: str, tried: str | None = None, **consumed: str) -> Self:
         """Have the operator record entries, the newest first, and what had its effect."""
@@ -244,7 +231,7 @@ class Words(HistoryBuilder):
             head, *history = map(_read_entry, entries)
             head = {**head, "lastRetryTimestamp": tried} if tried else head
             places["status", "history"] = [head, *history]
-        return self.edit(at, ROLLOUTS, APP, places, actor=OPERATOR)
+        return self.edit(at, api.ROLLOUTS, APP, places, actor=OPERATOR)
 
     def deploy(self, at: float, last: str = "Succeeded") -> Self:
         return self.enter(at, "2:1.1.0:Deploying", f"1:1.0.0:{last}")
@@ -254,23 +241,23 @@ class Words(HistoryBuilder):
         places = {
             ("metadata", "annotations", _name_intent(key)): value for key, value in intents.items()
         }
-        return self.edit(at, ROLLOUTS, APP, places, actor=actor)
+        return self.edit(at, api.ROLLOUTS, APP, places, actor=actor)
 
     def pin(self, at: float, tag: str) -> Self:
-        return self.edit(at, ROLLOUTS, APP, {("spec", "wantedVersion"): tag})
+        return self.edit(at, api.ROLLOUTS, APP, {("spec", "wantedVersion"): tag})
 
     def label(self, at: float, **labels: str) -> Self:
-        return self.edit(at, ROLLOUTS, APP, {("metadata", "labels"): labels})
+        return self.edit(at, api.ROLLOUTS, APP, {("metadata", "labels"): labels})
 
     def close(self, at: float, *, passing: bool = False, actor: str = "amy") -> Self:
         spec: JsonObject = {"rolloutRef": {"name": APP}, "passing": passing}
-        return self.write(at, ROLLOUT_GATES, "freeze", {"spec": spec}, actor=actor)
+        return self.write(at, api.ROLLOUT_GATES, "freeze", {"spec": spec}, actor=actor)
 
     def freeze(self, at: float, action: str = "Deny", rule: str = "name", **labels: str) -> Self:
         """Have a schedule that selects Rollouts with these labels, mostly at all times."""
         spec: JsonObject = {"rolloutSelector": {"matchLabels": {**labels}}, "action": action}
         spec["rules"] = [{"name": "nights", rule: "some"}]
-        return self.write(at, ROLLOUT_SCHEDULES, "nights", {"spec": spec})
+        return self.write(at, api.ROLLOUT_SCHEDULES, "nights", {"spec": spec})
 
     def tag(self, at: float, value: str, actor: str = OPERATOR) -> Self:
         return self.edit(at, SOURCE, APP, {("spec", "ref", "tag"): value}, actor=actor)
@@ -279,7 +266,7 @@ class Words(HistoryBuilder):
         return self.edit(at, SOURCE, APP, {("metadata", "annotations"): {}})
 
     def check(self, at: float, name: str) -> Self:
-        return self.write(at, HEALTH_CHECKS, name, {"spec": {"class": name}})
+        return self.write(at, api.HEALTH_CHECKS, name, {"spec": {"class": name}})
 
 
 def _name_intent(key: str) -> str:
@@ -386,7 +373,7 @@ LOOKS: Final[Mapping[str, Callable[[Book], str]]] = {
         for one in list_grants(book)
     ),
     "owned": lambda book: ", ".join(
-        f"{uid} in {one.zone}" for uid, one in read_policies(book).states[-1].items()
+        f"{uid} in {one.zone}" for uid, one in read_policies(book).owned.states[-1].items()
     ),
     "marks": lambda book: ", ".join(f"{one.pod} to {_write(end)}" for one, end in list_spans(book)),
     "held": lambda book: _write(get_held_until(book)),
