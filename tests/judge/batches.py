@@ -35,11 +35,9 @@ class PolicyDisruption(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     delete: Delete
     batch: RecordedBatch | None
-    revision: str
-    """The update revision of the set at that time."""
+    revision: str  # the update revision of the set at that time
     begun: timedelta
-    disturbs: bool = True
-    """Whether its zone was shorter after it (D-88)."""
+    disturbs: bool = True  # whether its zone was shorter after it (D-88)
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -56,11 +54,9 @@ class Outage(msgspec.Struct, frozen=True):
 class Pause(msgspec.Struct):
     """Since when the pods of a policy are whole, for the pause that counts from it."""
 
-    batch: RecordedBatch | None = None
-    """The last one of which a pod was deleted."""
+    batch: RecordedBatch | None = None  # the last one of which a pod was deleted
     short_since: timedelta | None = None
-    is_open: bool = False
-    """Whether a pod was deleted since all of them were available last."""
+    is_open: bool = False  # whether a pod was deleted since all of them were available last
     begun: timedelta | None = None
 
     def take(self, shorts: Iterable[Outage], interval: timedelta, at: timedelta) -> None:
@@ -76,10 +72,8 @@ class Pause(msgspec.Struct):
 
 class PolicyWorld(msgspec.Struct):
     world: World
-    outages: dict[str, Outage] = {}
-    """By pod name, the newest of each."""
-    pauses: dict[str, Pause] = {}
-    """By UID of a policy."""
+    outages: dict[str, Outage] = {}  # by pod name, the newest of each
+    pauses: dict[str, Pause] = {}  # by UID of a policy
     open: list[PolicyDisruption] = []
 
     def take(self, write: Write, owned: Mapping[str, Owned]) -> None:
@@ -144,8 +138,7 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
     policies: PolicyBook
     pod: Pod
     owner: Set
-    owners: tuple[Owned, ...]
-    """All that owned it in the last five seconds."""
+    owners: tuple[Owned, ...]  # all that owned it in the last five seconds
     batch: RecordedBatch | None
     delete: Delete
     at: timedelta

@@ -142,8 +142,7 @@ class Book(msgspec.Struct):
     promises: Promises
     runs: ProcessRuns
     writes: list[Write] = []
-    calls: dict[int, Called] = {}
-    """By number, of whomever."""
+    calls: dict[int, Called] = {}  # by number, of whomever
     own_calls: list[Called] = []
     """Of the operator, in the order of their answers; those of Leases stand in `leases` alone."""
     reviews: list[Reviewed] = []
@@ -153,20 +152,13 @@ class Book(msgspec.Struct):
     delay_calls: list[PodCalled] = []
     """As `pod_calls`, at the paths of delayed downscales: another matter, with words of its own."""
     faults: list[Fault] = []
-    configurations: list[Commit] = []
-    """Writes of webhook configurations."""
-    templates: list[Commit] = []
-    """Writes of ReplicaTemplates."""
-    maps: list[Commit] = []
-    """Writes of ConfigMaps: of the zone tracker, there is no other."""
-    budgets: list[Commit] = []
-    """Writes of zone-aware disruption budgets."""
-    policies: list[Commit] = []
-    """Writes of MultiAZRollouts."""
-    releases: list[Commit] = []
-    """Writes of the kinds of releases, those of Flux included."""
-    leases: list[Commit] = []
-    """Writes of Leases: of the election, there is no other."""
+    configurations: list[Commit] = []  # writes of webhook configurations
+    templates: list[Commit] = []  # writes of ReplicaTemplates
+    maps: list[Commit] = []  # writes of ConfigMaps: of the zone tracker, there is no other
+    budgets: list[Commit] = []  # writes of zone-aware disruption budgets
+    policies: list[Commit] = []  # writes of MultiAZRollouts
+    releases: list[Commit] = []  # writes of the kinds of releases, those of Flux included
+    leases: list[Commit] = []  # writes of Leases: of the election, there is no other
     evictions: dict[int, Called] = {}
     """Those that were carried out, by number of the delete that each has led to."""
     ended_at: timedelta = NO_TIME

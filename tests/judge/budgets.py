@@ -33,13 +33,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     selector: JsonObject
     maximum: int = 1
-    share: int = 0
-    """In percent of the zone of the pod that goes; 0 for none."""
+    share: int = 0  # in percent of the zone of the pod that goes; 0 for none
     pattern: str = ""
     group: int = 1
     delay: timedelta = timedelta(0)
-    forgives: bool = False
-    """Whether a zone without the partition counts as having handed it over."""
+    forgives: bool = False  # whether a zone without the partition counts as having handed it over
 
     def selects(self, labels: Mapping[str, object]) -> bool:
         return selects(self.selector, labels)
@@ -147,10 +145,8 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's end that the operator has allowed."""
 
     called: Called
-    review: Reviewed
-    """The last one of it: an API server may call twice."""
-    read_at: timedelta
-    """When its last live list of pods began; without one, the review itself."""
+    review: Reviewed  # the last one of it: an API server may call twice
+    read_at: timedelta  # when its last live list of pods began; without one, the review itself
 
 
 def map_evictions(book: Book) -> dict[int, Eviction]:
@@ -190,16 +186,12 @@ class Record(msgspec.Struct, frozen=True):
 class PodFacts(msgspec.Struct):
     """What is known of pods and sets beside their readiness."""
 
-    labels: dict[str, Mapping[str, object]] = {}
-    """By UID, of pods and sets."""
-    running_since: dict[str, timedelta] = {}
-    """By UID: since when a pod has run without a break."""
+    labels: dict[str, Mapping[str, object]] = {}  # by UID, of pods and sets
+    running_since: dict[str, timedelta] = {}  # by UID: since when a pod has run without a break
     ready_since: dict[str, timedelta] = {}
     """By UID: since when a pod has been ready without a break."""
-    labelled_at: dict[str, timedelta] = {}
-    """By UID: since when a set has had its labels."""
-    records: dict[str, Record] = {}
-    """By UID of the pod: its newest one that is about itself."""
+    labelled_at: dict[str, timedelta] = {}  # by UID: since when a set has had its labels
+    records: dict[str, Record] = {}  # by UID of the pod: its newest one that is about itself
 
     def take(self, write: Write) -> None:
         if write.now is None:
@@ -268,12 +260,9 @@ class JudgedDisruption(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     owner: Set
     at: timedelta
-    since: timedelta
-    """What has lasted from then on had to be known."""
-    actor: str
-    """The process that let it go."""
-    eviction: Eviction | None = None
-    """None where the operator deletes it."""
+    since: timedelta  # what has lasted from then on had to be known
+    actor: str  # the process that let it go
+    eviction: Eviction | None = None  # none where the operator deletes it
 
     @property
     def text(self) -> str:
@@ -494,8 +483,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     zone: str
     read_at: timedelta
     """When the read began that it rests on, or any later one before the first call of a pod."""
-    ended_at: timedelta
-    """When its request was answered: written, or refused by another webhook."""
+    ended_at: timedelta  # when its request was answered: written, or refused by another webhook
 
 
 def list_overlaps(book: Book) -> Iterator[Violation]:

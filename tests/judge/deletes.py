@@ -24,8 +24,7 @@ IN_FLIGHT: Final = timedelta(seconds=120)
 LATE_AFTER: Final = timedelta(seconds=30)
 # What a request takes on its way, beside the span by which it was held up.
 LATENCY: Final = timedelta(seconds=1)
-# As long as a request takes that nothing holds up.
-AT_ONCE: Final = timedelta(milliseconds=50)
+AT_ONCE: Final = timedelta(milliseconds=50)  # as long as a request takes that nothing holds up
 # Faults by which a request arrives, or an answer comes, later than any process could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 # How faults end by which the caller does not learn what became of a delete that was carried out:
@@ -54,16 +53,12 @@ class Delete(msgspec.Struct, frozen=True):
 
     called: Called
     sent_at: timedelta
-    live_read: LiveRead | None
-    """The newest before it was sent."""
-    is_ghost: bool
-    """Sent by a process that was dead when it arrived."""
-    is_lost: bool
-    """Its answer never reached who sent it."""
+    live_read: LiveRead | None  # the newest before it was sent
+    is_ghost: bool  # sent by a process that was dead when it arrived
+    is_lost: bool  # its answer never reached who sent it
     was_held: bool
     """Another call of its process was slow between its read and itself (SI-09 allows 5 s)."""
-    group: str = ""
-    """Of the set that the pod is named after, as the set was labelled last."""
+    group: str = ""  # of the set that the pod is named after, as the set was labelled last
 
     @property
     def is_late(self) -> bool:

@@ -34,8 +34,7 @@ from tests.judge.promises import Violation
 from tests.judge.state import Disruption, World
 
 HELD: Final = timedelta(minutes=10)
-# A clock that is made to run wrongly runs twice as fast, or half as fast.
-FASTEST: Final = 2
+FASTEST: Final = 2  # a clock that is made to run wrongly runs twice as fast, or half as fast
 GROUP: Final = "group"
 POLICY: Final = MULTI_AZ_ROLLOUTS.plural
 BUDGET: Final = ZONE_BUDGETS.plural
@@ -50,21 +49,16 @@ class Departure(msgspec.Struct, kw_only=True):
     """A zone that left something while pods of it were not available."""
 
     circle: Circle
-    zone: Set
-    """As it was last."""
-    az: str
-    """Its zone by the policy that it left, else empty."""
+    zone: Set  # as it was last
+    az: str  # its zone by the policy that it left, else empty
     at: timedelta
     since: timedelta
     """When it began to leave: what goes with it in the foreground was no disruption before."""
-    lacks: Mapping[str, timedelta]
-    """Names of wanted pods, and since when each was not available."""
-    disruptions: tuple[Disruption, ...]
-    """Of the operator, that were not over."""
+    lacks: Mapping[str, timedelta]  # names of wanted pods, and since when each was not available
+    disruptions: tuple[Disruption, ...]  # of the operator, that were not over
     down_since: dict[str, timedelta]
     """As `lacks`, as it is by now; some may have come back meanwhile, or gone."""
-    ended_at: timedelta | None = None
-    """When a StatefulSet of its name was whole."""
+    ended_at: timedelta | None = None  # when a StatefulSet of its name was whole
 
 
 class Departures:
@@ -218,13 +212,11 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator did to a zone, or let others do."""
 
     text: str
-    zone: str
-    """The name of its StatefulSet."""
+    zone: str  # the name of its StatefulSet
     az: str
     actor: str
     at: timedelta
-    known: timedelta
-    """What has lasted from then on had to be known."""
+    known: timedelta  # what has lasted from then on had to be known
 
 
 def list_broken(book: Book) -> Iterator[Violation]:

@@ -44,18 +44,13 @@ class Downscale(msgspec.Struct, frozen=True, kw_only=True):
     write: Write
     before: Set
     now: Set
-    called: Called | None
-    """The request; None where the API server did it by itself."""
-    members: tuple[Set, ...]
-    """Of the group, at that moment."""
-    wait: timedelta
-    """The least that the zones have required together since the request was made."""
-    removed: tuple[Pod, ...]
-    """Those which existed and had been ready before the hook read."""
+    called: Called | None  # the request; None where the API server did it by itself
+    members: tuple[Set, ...]  # of the group, at that moment
+    wait: timedelta  # the least that the zones have required together since the request was made
+    removed: tuple[Pod, ...]  # those which existed and had been ready before the hook read
     short: Mapping[str, timedelta]
     """Wanted pods of other zones of the group that were unavailable, and since when."""
-    guards: frozenset[str]
-    """Paths of the webhooks in force: PREPARE_PATH, NO_DOWNSCALE_PATH."""
+    guards: frozenset[str]  # paths of the webhooks in force: PREPARE_PATH, NO_DOWNSCALE_PATH
 
     @property
     def at(self) -> timedelta:
@@ -193,8 +188,7 @@ STALE: Final = timedelta(seconds=120)
 class Targets(msgspec.Struct):
     owners: dict[str, Track[str]] = {}
     """By UID of the pod: UIDs of its sets; empty while it had none."""
-    names: dict[str, str] = {}
-    """Of pods, by UID."""
+    names: dict[str, str] = {}  # of pods, by UID
     paths: dict[str, Track[tuple[str, ...]]] = {}
     """By UID of the set: those of preparations and of delayed downscales."""
 

@@ -32,8 +32,7 @@ from tests.judge.requests import WRITTEN_WITHIN, list_contests
 from tests.judge.reviews import list_lasting
 from tests.judge.state import World, see
 
-# Pods that start at once still need a reconcile.
-LEAST_POD_TIME: Final = timedelta(seconds=2)
+LEAST_POD_TIME: Final = timedelta(seconds=2)  # pods that start at once still need a reconcile
 
 
 class Rest(msgspec.Struct):
@@ -41,16 +40,11 @@ class Rest(msgspec.Struct):
     reached_at: timedelta | None = None
     """Since when nothing of groups has changed and nothing is missing; None where it is."""
     missing: list[str] = []
-    blocked: list[str] = []
-    """What people have to mend before a group can come to rest."""
-    has_broken_outdated: bool = False
-    """Whether a pod that waits to be replaced is not ready."""
-    last_change: timedelta = NO_TIME
-    """When people last changed what is wanted."""
-    pod_time: timedelta = LEAST_POD_TIME
-    """The longest that any pod took to go, and to be ready."""
-    end_time: timedelta = NO_TIME
-    """The longest that any pod took to go."""
+    blocked: list[str] = []  # what people have to mend before a group can come to rest
+    has_broken_outdated: bool = False  # whether a pod that waits to be replaced is not ready
+    last_change: timedelta = NO_TIME  # when people last changed what is wanted
+    pod_time: timedelta = LEAST_POD_TIME  # the longest that any pod took to go, and to be ready
+    end_time: timedelta = NO_TIME  # the longest that any pod took to go
     stays_since: dict[str, timedelta] = {}
     """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
 
@@ -284,13 +278,10 @@ PER_ZONE: Final = timedelta(seconds=36 + 60)
 
 
 class Replicas(msgspec.Struct):
-    sets: dict[str, JsonObject] = {}
-    """By name."""
+    sets: dict[str, JsonObject] = {}  # by name
     templates: dict[str, JsonObject] = {}
-    requested_at: timedelta = NO_TIME
-    """When people last changed what is wanted."""
-    moved_at: timedelta = NO_TIME
-    """When replicas were last written, or reported."""
+    requested_at: timedelta = NO_TIME  # when people last changed what is wanted
+    moved_at: timedelta = NO_TIME  # when replicas were last written, or reported
 
     @property
     def bound(self) -> timedelta:
@@ -420,8 +411,7 @@ def list_evictions(book: Book) -> list[Called]:
     ]
 
 
-# Twice the pause of a client, less than what an answer takes.
-AWAITED: Final = timedelta(seconds=9)
+AWAITED: Final = timedelta(seconds=9)  # twice the pause of a client, less than what an answer takes
 # Twice the longest pause of a client: it may wait still, although it was answered otherwise.
 REMEMBERED: Final = timedelta(seconds=60)
 # What was decided before an eviction was refused may be carried out after it.
@@ -442,13 +432,11 @@ class _Queue(msgspec.Struct):
     granted: Collection[int]
     """Numbers of the evictions that the operator allowed, as far as it knows."""
     waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = {}
-    requested: dict[str, timedelta] = {}
-    """When a pod was requested last, whatever was answered."""
+    requested: dict[str, timedelta] = {}  # when a pod was requested last, whatever was answered
     in_vain: set[str] = set()
     """Pods whose eviction was refused by something else, before or after the operator allowed it:
     they have no turn."""
-    row: int = 0
-    """How many places the rollout has taken since one of them had to wait."""
+    row: int = 0  # how many places the rollout has taken since one of them had to wait
 
     def record(self, called: Called) -> None:
         key = (called.actor, called.request.name)
@@ -527,24 +515,19 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
 
 # LI-01: on top of three times what pods need.
 LI_01_SLACK: Final = timedelta(seconds=60)
-# LI-02: what a lost event may delay everything by.
-RESYNC: Final = timedelta(minutes=5)
+RESYNC: Final = timedelta(minutes=5)  # LI-02: what a lost event may delay everything by
 # LI-05, and the time in which an API server may still write what was allowed.
 UNDO_LIMIT: Final = timedelta(seconds=60)
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # For the last downscale to become impossible, and for the call.
 LIMIT: Final = PERSIST_LIMIT + UNDO_LIMIT
-# What follows a rollout: notes are removed, downscales recorded.
-SETTLING: Final = LIMIT
+SETTLING: Final = LIMIT  # what follows a rollout: notes are removed, downscales recorded
 # A stream that a partition has cut is found dead so long after the network is back: at its own end,
 # after the grace and the wait that follow it.
 DEAD_STREAM: Final = timedelta(seconds=60)
-# LI-11.
-READS_PER_MINUTE: Final = 6
-# They are listed anew now and then, as the others are.
-KINDS_OF_RELEASES: Final = 9
-# Two lists, at the shortest interval that one may have.
-READS_OF_A_CHECK: Final = 24
+READS_PER_MINUTE: Final = 6  # LI-11
+KINDS_OF_RELEASES: Final = 9  # they are listed anew now and then, as the others are
+READS_OF_A_CHECK: Final = 24  # two lists, at the shortest interval that one may have
 EVENT_FAULTS: Final = frozenset(
     {
         "drop_event",

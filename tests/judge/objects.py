@@ -47,16 +47,14 @@ TIME_PART: Final = r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])"
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
-    owner: str = ""
-    """UID of the StatefulSet that controls it, empty if none does."""
+    owner: str = ""  # UID of the StatefulSet that controls it, empty if none does
     revision: str = ""
     is_terminating: bool = False
     is_ready: bool = True
     """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
     is_crash_looping: bool = False
     """Whether a kubelet puts off to start a container of it once more."""
-    is_running: bool = True
-    """By its phase alone."""
+    is_running: bool = True  # by its phase alone
     labels: Mapping[str, str] = {}
     record: str = ""
     """UID in the record of a disruption, empty where there is none that can be read."""
@@ -68,8 +66,7 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     replicas: int = 1
     first_ordinal: int = 0
-    limit: int = 1
-    """How many ordinals may be missing in this zone."""
+    limit: int = 1  # how many ordinals may be missing in this zone
     is_paused: bool = False
     strategy: str = "OnDelete"
     generation: int = 1
@@ -77,15 +74,13 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     update_revision: str = "new"
     current_revision: str = ""
     ready_replicas: int = 0
-    must_prepare: bool = False
-    """Whether its pods are to be prepared before they are scaled away."""
+    must_prepare: bool = False  # whether its pods are to be prepared before they are scaled away
     min_time: timedelta = timedelta(0)
     """Between downscales of zones, as this one has it; zero if it says nothing of it."""
     min_ready: timedelta = timedelta(0)
     """For how long a pod must have been ready to count, where a policy drives it."""
     labels: Mapping[str, str] = {}
-    pod_labels: Mapping[str, str] = {}
-    """Of its template."""
+    pod_labels: Mapping[str, str] = {}  # of its template
     node_selector: Mapping[str, str] = {}
     is_terminating: bool = False
 
@@ -210,15 +205,12 @@ def labels(found: JsonObject | None) -> JsonObject:
 
 
 class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
-    leading: str | None = None
-    """The name of the zone that it follows, None where it follows none."""
+    leading: str | None = None  # the name of the zone that it follows, None where it follows none
     template: str = ""
     """The name of the ReplicaTemplate that it mirrors, empty where it mirrors none."""
     writes_back: bool = True
-    forced: int | None = None
-    """The count that a person forces."""
-    delay: timedelta = NO_TIME
-    """Zero where pods have no say."""
+    forced: int | None = None  # the count that a person forces
+    delay: timedelta = NO_TIME  # zero where pods have no say
 
     @property
     def is_ours(self) -> bool:

@@ -54,8 +54,7 @@ class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     set_name: str
     revision: str
-    pods: frozenset[str]
-    """UIDs."""
+    pods: frozenset[str]  # UIDs
     is_complete: bool
 
 
@@ -72,8 +71,7 @@ class PolicyBook(msgspec.Struct):
     """All that policies were, at each moment of a history."""
 
     owned: Track[_State] = msgspec.field(default_factory=Track)
-    batches: list[RecordedBatch] = []
-    """In order; one for each write of a policy that has one."""
+    batches: list[RecordedBatch] = []  # in order; one for each write of a policy that has one
 
     def window(self, since: timedelta, at: timedelta) -> Sequence[_State]:
         return self.owned.window(since, at) or [{}]

@@ -20,16 +20,13 @@ QUIET: Final = timedelta(hours=1)
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
-    operators: str = "operator"
-    """How the names of all processes of the operator begin."""
+    operators: str = "operator"  # how the names of all processes of the operator begin
     known: timedelta = KNOWN
     flight: timedelta = FLIGHT
     slowest_clock: float = 0.5
     """Seconds of a process's clock in one real second, once clocks are made to run wrongly."""
-    healed_at: timedelta | None = None
-    """When all faults ended; None judges safety only."""
-    ended_at: timedelta | None = None
-    """When the run ended; None takes the last record."""
+    healed_at: timedelta | None = None  # when all faults ended; None judges safety only
+    ended_at: timedelta | None = None  # when the run ended; None takes the last record
     reserves: bool = False
     """Whether SI-17 is promised for pods without a budget, too: then a request of a dead process
     is no excuse."""
@@ -45,8 +42,7 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """
     patches_take: timedelta = timedelta(0)
     """What each PATCH of a StatefulSet takes on its way, where no fault holds it up."""
-    are_recorded: bool = True
-    """Whether the operator may write the records of SI-17."""
+    are_recorded: bool = True  # whether the operator may write the records of SI-17
     time_error: timedelta = timedelta(seconds=1)
     """Of moments that are kept in whole seconds, or seen late."""
 
@@ -64,8 +60,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...]
-    undetermined: tuple[str, ...] = ()
-    """Why something that should have been judged could not be."""
+    undetermined: tuple[str, ...] = ()  # why something that should have been judged could not be
     unpromised: tuple[Violation, ...] = ()
     """What breaks SI-17 for pods without a budget, where it is not promised: deletes of a process
     that had died."""

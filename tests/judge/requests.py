@@ -27,8 +27,7 @@ MINUTE: Final = timedelta(minutes=1)
 # What fails for so long is tried twice a minute, with two lists each.
 FAILING: Final = timedelta(minutes=5)
 READS_OF_A_GROUP: Final = 4
-# Informers, references that cannot be watched, deletes that are read back.
-OTHER_READS: Final = 30
+OTHER_READS: Final = 30  # informers, references that cannot be watched, deletes that are read back
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
@@ -79,15 +78,13 @@ def _list_fruitless(actor: str, calls: Iterable[Called], most: int) -> Iterator[
                 return
 
 
-# What other releases write at most.
-PER_MINUTE: Final = 12
+PER_MINUTE: Final = 12  # what other releases write at most
 LONG: Final = timedelta(minutes=5)
 # Between two writes of a contest that lasts for longer than that.
 LONG_GAP: Final = timedelta(seconds=30)
 # A count that stayed for so long was accepted: what comes after is another contest.
 ACCEPTED: Final = timedelta(minutes=15)
-# By clocks that run wrongly, twice as fast at worst.
-SLACK: Final = 2
+SLACK: Final = 2  # by clocks that run wrongly, twice as fast at worst
 # So long after the other writer has given up the operator writes its count.
 WRITTEN_WITHIN: Final = timedelta(minutes=5)
 # Fewer writes of one count are no contest: a set is made anew, a person tries something.

@@ -25,8 +25,7 @@ from tests.judge.downscales import (
 from tests.judge.objects import Pod, Set, annotations
 from tests.judge.promises import Violation
 
-# A review that got no answer: what the operator made of it is not known.
-NO_ANSWER: Final = -1
+NO_ANSWER: Final = -1  # a review that got no answer: what the operator made of it is not known
 # The time in the answer is at most so far ahead: a later time means that the write was seen late.
 SEEN_LATE: Final = timedelta(seconds=2)
 # So long plans hold an event back; few random ones take longer.
@@ -188,8 +187,7 @@ def _read_stamp(text: object) -> timedelta:
 EVICTION: Final = "eviction"
 # LI-07: a pod that carries a record and is not touched loses it within this.
 RECORD_LASTS: Final = timedelta(seconds=10)
-# To see that it is due, to read the pod, and to write.
-SLACK: Final = timedelta(seconds=3)
+SLACK: Final = timedelta(seconds=3)  # to see that it is due, to read the pod, and to write
 
 
 def list_unrequested_records(book: Book) -> Iterator[Violation]:

@@ -32,8 +32,7 @@ from tests.judge.state import Disruption, World
 
 class Finding(NamedTuple):
     text: str
-    is_excused: bool = False
-    """Whether only a reservation (SI-17) could have prevented it."""
+    is_excused: bool = False  # whether only a reservation (SI-17) could have prevented it
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

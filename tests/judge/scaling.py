@@ -32,8 +32,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     before: Set
     now: Set
     called: Called
-    desired: DesiredReplicas
-    """What the set said when it was written."""
+    desired: DesiredReplicas  # what the set said when it was written
     sent_at: timedelta
     read_at: timedelta | None
     """When the newest live read of sets and pods began before it was sent, None without one."""

@@ -25,29 +25,21 @@ class Disruption(msgspec.Struct, kw_only=True):
 
     pod: Pod
     begun: timedelta
-    is_ghost: bool
-    """Whether the process that requested it was dead when it happened."""
+    is_ghost: bool  # whether the process that requested it was dead when it happened
     is_eviction: bool = False
     """Whether another client requested it, and the operator only allowed it."""
-    disturbs: bool = True
-    """Whether its zone is shorter without the pod (D-88)."""
+    disturbs: bool = True  # whether its zone is shorter without the pod (D-88)
 
 
 class World(msgspec.Struct):
-    sets: dict[str, Set] = {}
-    """By UID."""
-    past: dict[str, Track[Set]] = {}
-    """By UID, of sets that are gone as well."""
-    gone_at: dict[str, timedelta] = {}
-    """By UID: when a set went away."""
-    pods: dict[str, Pod] = {}
-    """By name."""
-    wanted: set[str] = set()
-    """Names of the pods that the sets want."""
+    sets: dict[str, Set] = {}  # by UID
+    past: dict[str, Track[Set]] = {}  # by UID, of sets that are gone as well
+    gone_at: dict[str, timedelta] = {}  # by UID: when a set went away
+    pods: dict[str, Pod] = {}  # by name
+    wanted: set[str] = set()  # names of the pods that the sets want
     short_since: dict[str, timedelta] = {}
     """By pod name: since when a wanted ordinal has been unavailable without a break."""
-    were_ready: dict[str, timedelta] = {}
-    """By UID, of pods that have been ready: since when first."""
+    were_ready: dict[str, timedelta] = {}  # by UID, of pods that have been ready: since when first
     open: list[Disruption] = []
     unused: dict[str, timedelta] = {}
     """When an upscale added it, by name: no pod of that name has been ready since (D-67).

@@ -78,11 +78,7 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
 def list_observed_violations(history: History, promises: Promises) -> list[Violation]:
     """Return what deletes and evictions break in a history that was watched from outside."""
     book = read_book(history, promises)
-    return [
-        *rollouts.list_broken(book),
-        *batches.list_broken(book),
-        *departures.list_broken(book),
-    ]
+    return [*rollouts.list_broken(book), *batches.list_broken(book), *departures.list_broken(book)]
 
 
 def list_observed_downscales(history: History, promises: Promises) -> list[Violation]:

@@ -35,45 +35,33 @@ class Lead(Enum):
 
     FOLLOWS = auto()
     LEADS = auto()
-    LAPSED = auto()
-    """It led, its time is over, and no other process has taken the Lease."""
-    SUPERSEDED = auto()
-    """Another process has taken it; this one does not know yet."""
-    OUTSIDE = auto()
-    """It takes no part, and acts as if there were no other process."""
+    LAPSED = auto()  # it led, its time is over, and no other process has taken the Lease
+    SUPERSEDED = auto()  # another process has taken it; this one does not know yet
+    OUTSIDE = auto()  # it takes no part, and acts as if there were no other process
 
 
 class ShortCut(Enum):
     """What stands in for the list."""
 
-    LEASE = auto()
-    """The process leads: what its cache shows counts."""
-    OWN_RECORD = auto()
-    """Its cache shows its own record."""
+    LEASE = auto()  # the process leads: what its cache shows counts
+    OWN_RECORD = auto()  # its cache shows its own record
 
 
 class Gap(Enum):
     """What a short cut rests on, left out."""
 
-    KEEPS_OLD_CACHE = auto()
-    """It does not list after it was elected."""
-    ANSWERS_UNELECTED = auto()
-    """The Lease is not read again before the answer."""
-    FORGETS_EARLY = auto()
-    """Own grants are forgotten before the cache shows what came of them."""
-    HAS_OUTSIDER = auto()
-    """The other process takes no part in the election."""
-    LOSES_EVENTS = auto()
-    """A watch may skip an event."""
+    KEEPS_OLD_CACHE = auto()  # it does not list after it was elected
+    ANSWERS_UNELECTED = auto()  # the Lease is not read again before the answer
+    FORGETS_EARLY = auto()  # own grants are forgotten before the cache shows what came of them
+    HAS_OUTSIDER = auto()  # the other process takes no part in the election
+    LOSES_EVENTS = auto()  # a watch may skip an event
 
 
 class ElectedState(NamedTuple):
     base: State
     leads: tuple[Lead, ...]
-    shows: tuple[bool, ...]
-    """By pod: whether the cache of who leads shows it as going."""
-    shown: tuple[bool, ...]
-    """By pod: whether that cache shows the record that was written last."""
+    shows: tuple[bool, ...]  # by pod: whether the cache of who leads shows it as going
+    shown: tuple[bool, ...]  # by pod: whether that cache shows the record that was written last
     before: tuple[frozenset[int], ...]
     """By pod: which others were down when its record was written, and have not been up since."""
     is_broken: bool = False

@@ -56,24 +56,18 @@ class Error(IntEnum):
 class Phase(IntEnum):
     """How far a request has come."""
 
-    RESERVED = auto()
-    """Decided, remembered, and the record sent."""
-    WRITTEN = auto()
-    """The record stood on the pod; nothing is known of the others."""
-    CLEARED = auto()
-    """The list showed that the pod may go; nothing is answered yet."""
-    LEAVING = auto()
-    """Refused: the record is to be released."""
+    RESERVED = auto()  # decided, remembered, and the record sent
+    WRITTEN = auto()  # the record stood on the pod; nothing is known of the others
+    CLEARED = auto()  # the list showed that the pod may go; nothing is answered yet
+    LEAVING = auto()  # refused: the record is to be released
 
 
 class Record(NamedTuple):
     """What stands on a pod."""
 
     by: int
-    rank: int
-    """Of its `at`, as far as it decides who wins."""
-    permits: int = 0
-    """Answers given under it whose effect may still come."""
+    rank: int  # of its `at`, as far as it decides who wins
+    permits: int = 0  # answers given under it whose effect may still come
     is_old: bool = False
 
 
@@ -82,8 +76,7 @@ class Pod(NamedTuple):
 
     is_up: bool = True
     record: Record | None = None
-    orphans: int = 0
-    """Answers under records that stand no more, whose effect may still come."""
+    orphans: int = 0  # answers under records that stand no more, whose effect may still come
 
 
 class Request(NamedTuple):
@@ -116,19 +109,15 @@ class Call(NamedTuple):
     what: Late
     pod: int
     rank: int = 0
-    hits: bool = True
-    """Whether the pod, or the record on it, is still the one that was meant."""
+    hits: bool = True  # whether the pod, or the record on it, is still the one that was meant
 
 
 class Process(NamedTuple):
     requests: tuple[Request | None, ...]
-    held: tuple[bool, ...]
-    """By pod: reserved, granted or in doubt."""
+    held: tuple[bool, ...]  # by pod: reserved, granted or in doubt
     call: Call | None = None
-    is_resting: bool = False
-    """In the quarantine after its start, where there are no records."""
-    requested: int = 0
-    """Counted only where each process is called once."""
+    is_resting: bool = False  # in the quarantine after its start, where there are no records
+    requested: int = 0  # counted only where each process is called once
 
 
 class State(NamedTuple):
@@ -139,30 +128,22 @@ class State(NamedTuple):
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Which process gets which request."""
 
-    zones: str = "ab"
-    """One letter a pod."""
+    zones: str = "ab"  # one letter a pod
     most: int = 1
     by_partition: bool = False
     """All pods hold the same partition; else those of one zone may go together."""
     wants: tuple[tuple[int, ...], ...] = ((0, 1), (0, 1))
     """By process: the pods that it may be called for."""
-    slots: tuple[int, ...] = (1, 1)
-    """By process: how many requests at a time."""
-    rollouts: tuple[int, ...] = ()
-    """Processes that delete, instead of answering an eviction."""
-    ranks: tuple[int, ...] = (0,)
-    """What `at` may be."""
-    lists_by_zone: bool = False
-    """The second read takes one call a pod; else one for all."""
-    answers: int = 1
-    """How often the same may be answered: a review may come twice."""
+    slots: tuple[int, ...] = (1, 1)  # by process: how many requests at a time
+    rollouts: tuple[int, ...] = ()  # processes that delete, instead of answering an eviction
+    ranks: tuple[int, ...] = (0,)  # what `at` may be
+    lists_by_zone: bool = False  # the second read takes one call a pod; else one for all
+    answers: int = 1  # how often the same may be answered: a review may come twice
     has_quick_pods: bool = True
     """A replacement may be up before everything that was answered on its predecessor is over."""
     has_faults: bool = True
-    is_once: bool = False
-    """Each slot is used once, and nothing takes effect."""
-    has_records: bool = True
-    """Else there is only memory."""
+    is_once: bool = False  # each slot is used once, and nothing takes effect
+    has_records: bool = True  # else there is only memory
     errors: frozenset[Error] = msgspec.field(default_factory=frozenset)
 
 
@@ -238,8 +219,7 @@ def _miss(process: Process, place: int) -> Process:
     return process._replace(requests=requests, call=call)
 
 
-# Two effects of one grant are as bad as three.
-MOST: Final = 2
+MOST: Final = 2  # two effects of one grant are as bad as three
 
 
 class Grants:

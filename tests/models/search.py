@@ -31,8 +31,7 @@ Steps = Iterable[tuple[Step, S]]
 class Model(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     start: S
     steps: Callable[[S], Steps[S]]
-    name_fault: Callable[[S], str]
-    """What is wrong with a state, empty for nothing."""
+    name_fault: Callable[[S], str]  # what is wrong with a state, empty for nothing
 
 
 class Fault(msgspec.Struct, Generic[S], frozen=True):
@@ -112,9 +111,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def find_stuck(
-    walk: Walk[S],
-    is_goal: Callable[[S], bool],
-    may_count: Callable[[Step], bool] = lambda _: True,
+    walk: Walk[S], is_goal: Callable[[S], bool], may_count: Callable[[Step], bool] = lambda _: True
 ) -> Fault[S] | None:
     """Return a state from which no goal can be reached, the nearest one; None where there is none.
 

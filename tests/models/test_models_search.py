@@ -36,8 +36,7 @@ def test_every_state_is_seen_once_nearest_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "steps"),
-    [(0, []), (BROKEN, ["guest: ride up"] * 3 + ["rust: break cable"])],
+    ("bad", "steps"), [(0, []), (BROKEN, ["guest: ride up"] * 3 + ["rust: break cable"])]
 )
 def test_a_bad_state_comes_with_the_shortest_way_there(bad: int, steps: list[str]) -> None:
     fault = explore(a_lift(bad)).fault
