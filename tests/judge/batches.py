@@ -206,9 +206,8 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not other.disturbs:
             return True
-        live_read = self.delete.live_read
-        is_hidden = live_read is None or live_read.at <= other.begun
-        return self.delete.is_ghost or (other.delete.is_ghost and is_hidden)
+        is_hidden = other.delete.is_ghost and self.delete.may_miss(other.begun)
+        return self.delete.is_ghost or is_hidden
 
 
 def _is_beside(state: Mapping[str, Owned], zone: Set, other: Set, *, is_near: bool) -> bool:

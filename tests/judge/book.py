@@ -6,7 +6,7 @@ Built once per history; nothing is judged here. Only the namespace that is serve
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from rollout_lab.model.fields import child
@@ -162,6 +162,7 @@ class Book(msgspec.Struct):
     evictions: dict[int, Called] = {}
     """Those that were carried out, by number of the delete that each has led to."""
     ended_at: timedelta = NO_TIME
+    known: dict[object, Any] = {}  # what was read of it, by what has read it: see `once`
 
     def is_operator(self, actor: str) -> bool:
         return actor.startswith(self.promises.operators)
@@ -175,6 +176,18 @@ class Book(msgspec.Struct):
         return [
             one for one in self.faults if begin <= one.at <= end and self.acts_for(one.actor, actor)
         ]
+
+
+def once(read: Callable[[Book], _T]) -> Callable[[Book], _T]:
+    """Have what several judges need of a history be read once; none of them changes it."""
+
+    def find(book: Book) -> _T:
+        if read not in book.known:
+            book.known[read] = read(book)
+        found: _T = book.known[read]
+        return found
+
+    return find
 
 
 def read_book(history: History, promises: Promises) -> Book:

@@ -17,7 +17,7 @@ from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import DISRUPTION_RECORD
-from tests.judge.book import Book, Track, Write
+from tests.judge.book import Book, Track, Write, once
 from tests.judge.deletes import Delete, get_span, is_live, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set, annotations, labels, read_time
@@ -64,6 +64,7 @@ _State = Mapping[str, tuple[Rule, ...]]
 """By name of a budget, the rules that may be in force by what it said."""
 
 
+@once
 def read_timeline(book: Book) -> Track[_State]:
     timeline: Track[_State] = Track()
     state: _State = {}
@@ -106,7 +107,6 @@ def _list_in_force(before: Iterable[Rule], budget: JsonObject) -> Iterator[Rule]
 
 
 def read_rule(budget: JsonObject) -> Rule | None:
-    """Return the rule of a budget, None where it makes no sense."""
     spec = child(budget, "spec")
     maximum, share = spec.get("maxUnavailable"), spec.get("maxUnavailablePercentage")
     pattern, delay = text(spec, "podNamePartitionRegex"), text(spec, "crossZoneEvictionDelay")
@@ -142,13 +142,12 @@ EVICTION_PATH: Final = "/admission/pod-eviction"
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's end that the operator has allowed."""
-
     called: Called
     review: Reviewed  # the last one of it: an API server may call twice
     read_at: timedelta  # when its last live list of pods began; without one, the review itself
 
 
+@once
 def map_evictions(book: Book) -> dict[int, Eviction]:
     """Return the evictions that were allowed and carried out, by number of the inner delete."""
     reviews: dict[int, Reviewed] = {}
@@ -214,7 +213,6 @@ class PodFacts(msgspec.Struct):
 
 
 def read_record(write: Write) -> Record | None:
-    """Return the record of a pod as a write left it, None where it has none of its own."""
     if not isinstance(write.now, Pod):
         return None
     found = annotations(write.commit.after).get(DISRUPTION_RECORD)
@@ -339,7 +337,6 @@ class Judge:
         return bool(find_rules(self._timeline, labels, write.at, write.at))
 
     def list_rules(self, disruption: JudgedDisruption) -> list[Rule]:
-        """Return the rules that may be in force for a pod; none where it is under no budget."""
         labels, known = self._facts.labels.get(disruption.pod.uid, {}), self.book.promises.known
         since = min(disruption.since, disruption.at - known)
         troubles = self.book.list_faults(disruption.actor, since - LATE_RULES, disruption.at)
@@ -357,8 +354,7 @@ class Judge:
         findings = [list(_judge_by(rule, disruption)) for rule in rules]
         if findings and all(findings):
             for invariant, text in findings[-1]:
-                text = f"{disruption.text}: {text}"
-                yield Violation(invariant, disruption.at, text)
+                yield Violation(invariant, disruption.at, f"{disruption.text}: {text}")
         if findings:
             yield from _judge_record(disruption)
 
@@ -464,8 +460,7 @@ def _judge_record(disruption: JudgedDisruption) -> Iterator[Violation]:
         elif called.request.verb != "patch" or not swaps:
             why = "that it may go was written without its resourceVersion"
     if why:
-        text = f"{disruption.text}: {why}"
-        yield Violation("SI-17", disruption.at, text)
+        yield Violation("SI-17", disruption.at, f"{disruption.text}: {why}")
 
 
 def _may_not_patch(disruption: JudgedDisruption) -> bool:

@@ -12,16 +12,8 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
-from rollout_lab.model.history import (
-    Called,
-    Commit,
-    Fault,
-    History,
-    Lived,
-    PodCalled,
-    Record,
-    Reviewed,
-)
+from rollout_lab.model import history as kinds
+from rollout_lab.model.history import History, Record
 from rollout_lab.model.request import ApiRequest, Verb
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
@@ -96,15 +88,9 @@ def put(found: JsonObject, path: tuple[str, ...], value: object) -> None:
 
 def statefulset(name: str) -> JsonObject:
     """Return a whole set of group `ingester` with three pods, its status up to date."""
+    metadata = {"name": name, "uid": name, "generation": 1, "creationTimestamp": MOMENT}
     return {
-        "metadata": {
-            "name": name,
-            "uid": name,
-            "generation": 1,
-            "creationTimestamp": MOMENT,
-            "labels": {"rollout-group": "ingester"},
-            "annotations": {},
-        },
+        "metadata": {**metadata, "labels": {"rollout-group": "ingester"}, "annotations": {}},
         "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}},
         "status": {"observedGeneration": 1, "updateRevision": "new", "currentRevision": "old"},
     }
@@ -127,16 +113,12 @@ def pod_object(
     state: JsonObject = {"terminated": {}} if stopped else {"running": {}}
     if crashing:
         state = {"waiting": {"reason": "CrashLoopBackOff"}}
-    set_uid = name.rpartition("-")[0] if owner is None else owner
+    kept = name.rpartition("-")[0] if owner is None else owner
+    reference = {"kind": "StatefulSet", "name": kept, "uid": kept, "controller": True}
+    labels = {"controller-revision-hash": revision, **(labels or {})}
+    metadata = {"name": name, "uid": uid or f"{name}@0", "labels": labels}
     return {
-        "metadata": {
-            "name": name,
-            "uid": uid or f"{name}@0",
-            "labels": {"controller-revision-hash": revision, **(labels or {})},
-            "ownerReferences": [
-                {"kind": "StatefulSet", "name": set_uid, "uid": set_uid, "controller": True}
-            ],
-        },
+        "metadata": {**metadata, "ownerReferences": [reference]},
         "spec": {"containers": [{"name": "app"}]},
         "status": {
             "phase": phase,
@@ -169,7 +151,7 @@ class HistoryBuilder(msgspec.Struct):
         fields = {"actor": "person", "call": 0, "revision": self.revision, **how}
         namespace = NAMESPACE if resource.is_namespaced else ""
         about = {"resource": resource, "namespace": namespace, "name": name}
-        return self.add(Commit, at, **about, before=before, after=after, **fields)
+        return self.add(kinds.Commit, at, **about, before=before, after=after, **fields)
 
     def remove(self, at: float, resource: Resource, name: str) -> Self:
         return self.write(at, resource, name, None)
@@ -226,15 +208,10 @@ class HistoryBuilder(msgspec.Struct):
 
     def hooks(self, at: float, *names: str, policy: str = "Fail") -> Self:
         """Have webhooks in force from then on."""
-        rule = {"operations": ["UPDATE"], "resources": ["statefulsets", "statefulsets/scale"]}
-        hooks: list[JsonObject] = [
-            {
-                "clientConfig": {"service": {"path": f"/admission/{name}"}},
-                "failurePolicy": policy,
-                "rules": [rule],
-            }
-            for name in names
-        ]
+        rules = [{"operations": ["UPDATE"], "resources": ["statefulsets", "statefulsets/scale"]}]
+        how = {"failurePolicy": policy, "rules": rules}
+        paths = [{"service": {"path": f"/admission/{name}"}} for name in names]
+        hooks = [{"clientConfig": path, **how} for path in paths]
         return self.write(at, VALIDATING_WEBHOOKS, "ours", {"webhooks": hooks})
 
     def budget(self, at: float, name: str = "ingester", **spec: Any) -> Self:
@@ -246,11 +223,9 @@ class HistoryBuilder(msgspec.Struct):
         return self.remove(at, ZONE_BUDGETS, "ingester")
 
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
-        after: JsonObject = {
-            "metadata": {"name": "ingesters"},
-            "spec": {"replicas": replicas},
-            "status": {"replicas": replicas if status is None else status},
-        }
+        reported = {"replicas": replicas if status is None else status}
+        after: JsonObject = {"spec": {"replicas": replicas}, "status": reported}
+        after["metadata"] = {"name": "ingesters"}
         return self.write(at, REPLICA_TEMPLATES, "ingesters", after)
 
     def force(self, at: float, name: str, replicas: int) -> Self:
@@ -268,7 +243,7 @@ class HistoryBuilder(msgspec.Struct):
         request = ApiRequest(
             verb=verb, resource=resource, namespace=namespace, name=full(name), **parts
         )
-        return self.add(Called, at, request=request, **fields)
+        return self.add(kinds.Called, at, request=request, **fields)
 
     def add(self, kind: type[Record], at: float, /, **fields: Any) -> Self:
         """Record what began at `begun`, if that is said, and what has no beginning of its own."""
@@ -305,7 +280,7 @@ class HistoryBuilder(msgspec.Struct):
             "allowed": True,
             "status": 0,
         }
-        return self.add(Reviewed, at, name=full(name), **{**fields, **parts})
+        return self.add(kinds.Reviewed, at, name=full(name), **{**fields, **parts})
 
     def prepare(self, at: float, name: str, **parts: Any) -> Self:
         """Add a POST, or another `method`, that a pod has acted on."""
@@ -317,7 +292,7 @@ class HistoryBuilder(msgspec.Struct):
             "status": 200,
             "acted": True,
         }
-        return self.add(PodCalled, at, pod=full(name), **{**fields, **parts})
+        return self.add(kinds.PodCalled, at, pod=full(name), **{**fields, **parts})
 
     def delay(self, at: float, name: str, **parts: Any) -> Self:
         """Have the operator call a delayed pod; `method` may be DELETE."""
@@ -387,10 +362,10 @@ class HistoryBuilder(msgspec.Struct):
     # What goes wrong
 
     def lived(self, at: float, what: str) -> Self:
-        return self.add(Lived, at, actor=OPERATOR, what=what)
+        return self.add(kinds.Lived, at, actor=OPERATOR, what=what)
 
     def fault(self, at: float, kind: str, text: str = "", actor: str = OPERATOR) -> Self:
-        return self.add(Fault, at, number=1, kind=kind, actor=actor, text=text)
+        return self.add(kinds.Fault, at, number=1, kind=kind, actor=actor, text=text)
 
     def terminate(self, at: float, name: str, actor: str) -> Self:
         places = {("metadata", "deletionTimestamp"): MOMENT}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rollout_lab.model.history import Called, Fault
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import NO_TIME, Book, ProcessRun
+from tests.judge.book import NO_TIME, Book, ProcessRun, once
 from tests.judge.objects import Set, labels
 from tests.judge.policies import read_batch
 
@@ -49,8 +49,6 @@ _SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """One DELETE of a pod by the operator, granted or not."""
-
     called: Called
     sent_at: timedelta
     live_read: LiveRead | None  # the newest before it was sent
@@ -63,6 +61,10 @@ class Delete(msgspec.Struct, frozen=True):
     @property
     def is_late(self) -> bool:
         return self.is_ghost or self.sent_at < self.called.begun
+
+    def may_miss(self, at: timedelta) -> bool:
+        """Return whether its read does not show what happened then."""
+        return self.live_read is None or self.live_read.at <= at
 
     def cut(self, since: timedelta) -> timedelta:
         """Return a time, or that of its read where that is earlier and the delete came late."""
@@ -95,6 +97,7 @@ class _Reads(msgspec.Struct):
         return None
 
 
+@once
 def map_deletes(book: Book) -> dict[int, Delete]:
     found: dict[int, Delete] = {}
     reads: dict[tuple[str, str], _Reads] = {}

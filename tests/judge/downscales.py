@@ -20,7 +20,7 @@ from rollout_lab.world import EPOCH
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.model.names import LAST_DOWNSCALE, NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.judge.book import FOREVER, NO_TIME, Book, Track, Write, requested_replicas
+from tests.judge.book import FOREVER, NO_TIME, Book, Track, Write, once, requested_replicas
 from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent
 from tests.judge.objects import (
     Pod,
@@ -39,8 +39,6 @@ PREPARE_PATH: Final = "/admission/prepare-downscale"
 
 
 class Downscale(msgspec.Struct, frozen=True, kw_only=True):
-    """A write by which a set came to want fewer replicas."""
-
     write: Write
     before: Set
     now: Set
@@ -88,6 +86,7 @@ def _read_guards(book: Book) -> Track[_Hooks]:
     return guards
 
 
+@once
 def list_downscales(book: Book) -> list[Downscale]:
     guards, world, found = _read_guards(book), World(), []
     for write in book.writes:
@@ -99,7 +98,6 @@ def list_downscales(book: Book) -> list[Downscale]:
 
 
 def list_reviews(book: Book, path: str) -> list[Reviewed]:
-    """Return the reviews on a path of the operator, in the order of their answers."""
     return [one for one in book.reviews if urlsplit(one.path).path == path]
 
 
@@ -193,7 +191,6 @@ class Targets(msgspec.Struct):
     """By UID of the set: those of preparations and of delayed downscales."""
 
     def name_fault(self, call: PodCalled) -> str:
-        """Return what is wrong with a call, empty where nothing is."""
         if call.method not in ("POST", "DELETE"):
             return "no such call is ever made"
         if self.names.get(call.uid) != call.pod:
@@ -241,7 +238,6 @@ FORGED: Final = "hook_forged"
 
 
 def describe_review(body: bytes) -> str:
-    """Return in words what a review is about, for the text of a fault."""
     review = cast(JsonObject, msgspec.json.decode(body))
     request = child(review, "request")
     about = child(request, "object")
@@ -307,8 +303,8 @@ class Recorded(msgspec.Struct):
             entries.append(entry)
 
 
+@once
 def read_recorded(book: Book) -> Recorded:
-    """Return what the store said of all zones at all times."""
     recorded = Recorded()
     if book.maps:
         for commit in book.maps:
@@ -319,30 +315,26 @@ def read_recorded(book: Book) -> Recorded:
                 recorded.add(name, entry)
         return recorded
     for write in book.writes:
-        if isinstance(write.now or write.before, Set):
+        before, now = write.before, write.now
+        if isinstance(now or before, Set):
             text = annotations(write.commit.after).get(LAST_DOWNSCALE)
-            entry = Entry(
-                at=write.at,
-                time=NEVER if text is None else read_moment(str(text)),
-                # An answer of a review is part of the write that it lets through.
-                is_of_person=not book.is_operator(write.commit.actor) and not _is_scaled(write),
+            time = NEVER if text is None else read_moment(str(text))
+            # An answer of a review is part of the write that it lets through.
+            is_answer = (
+                isinstance(before, Set) and isinstance(now, Set) and before.replicas != now.replicas
             )
+            is_of_person = not book.is_operator(write.commit.actor) and not is_answer
+            entry = Entry(at=write.at, time=time, is_of_person=is_of_person)
             recorded.add(write.commit.name, entry)
     return recorded
 
 
 def read_moment(text: str) -> timedelta:
-    """Return a time on the clock of the world."""
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return UNREADABLE
     return (found if found.tzinfo else found.replace(tzinfo=UTC)) - EPOCH
-
-
-def _is_scaled(write: Write) -> bool:
-    before, now = write.before, write.now
-    return isinstance(before, Set) and isinstance(now, Set) and before.replicas != now.replicas
 
 
 def _read_entry(data: JsonObject, name: str) -> timedelta:
@@ -523,8 +515,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
         ]
         lack = _name_lack(calls, since, downscale.at, is_observed=is_observed)
         if lack:
-            text = f"{downscale.text}: {pod.name} {lack}"
-            yield Violation("SI-10", downscale.at, text)
+            yield Violation("SI-10", downscale.at, f"{downscale.text}: {pod.name} {lack}")
 
 
 def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:

@@ -20,7 +20,7 @@ from rollout_lab.model.history import Called, Commit, PodCalled
 
 from rollout_operator.kube.api import PODS, SECRETS, JsonObject
 from rollout_operator.model.release_plan import CheckClass
-from tests.judge.book import NO_TIME, Book, Write
+from tests.judge.book import NO_TIME, Book, Write, once
 from tests.judge.budgets import EVICTION_PATH, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
 from tests.judge.departures import FASTEST, get_held_until, has_wrong_clock
@@ -292,6 +292,7 @@ class Replicas(msgspec.Struct):
         return len(sets) * (waits + PER_ZONE) + sum(delays, NO_TIME)
 
 
+@once
 def read_counts(book: Book) -> Replicas:
     counts = Replicas()
     sets = [one.commit for one in book.writes if isinstance(one.now or one.before, Set)]
@@ -369,13 +370,6 @@ TOO_MANY: Final = 429
 # Between a pod's end and the moment in which a client requests the next eviction.
 REQUEST_EVERY: Final = timedelta(seconds=20)
 SLACK: Final = timedelta(seconds=60)
-
-
-def get_last_requested(book: Book) -> timedelta:
-    """Return when a client last requested an eviction, or changed a budget or a policy."""
-    requested = [one.at for one in list_evictions(book)]
-    changed = [one.at for one in (*book.budgets, *book.policies) if not book.is_operator(one.actor)]
-    return max([*requested, *changed], default=NO_TIME)
 
 
 def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
@@ -462,7 +456,6 @@ class _Queue(msgspec.Struct):
         return requested is not None and at - requested <= REMEMBERED
 
     def name_oldest(self, at: timedelta) -> str:
-        """Return the pod that has waited for longest at a time, empty where none does."""
         waits = [
             (since, pod)
             for (_, pod), (since, last) in self.waits.items()
@@ -556,7 +549,9 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
         return
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.runs.last_ready or NO_TIME)
-    begin = max(well_at, rest.last_change, get_last_requested(book))
+    changed = [one for one in (*book.budgets, *book.policies) if not book.is_operator(one.actor)]
+    asked = [one.at for one in list_evictions(book)]
+    begin = max([well_at, rest.last_change, *asked, *(one.at for one in changed)])
     held_until = get_held_until(book)
     yield from _judge_rest(book, rest, begin, held_until)
     for calls in (book.pod_calls, book.delay_calls):

@@ -141,7 +141,6 @@ def read_set(found: Json) -> Set:
 
 
 def read_limit(text: str | None, replicas: int) -> int:
-    """Return what `rollout-max-unavailable` allows: a count or a percentage, 1 if it is neither."""
     text = (text or "").strip()
     number = text.removesuffix("%")
     if not (number.isascii() and number.isdigit()) or int(number) == 0:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from rollout_lab.model.fields import is_terminating
 
-from tests.judge.book import Book, Track, Write
+from tests.judge.book import Book, Track, Write, once
 from tests.judge.objects import Json, Pod, Set, read_limit
 
 ZONE_LABELS: Final = ("zone", "availability-zone")
@@ -81,7 +81,6 @@ class PolicyBook(msgspec.Struct):
         return [state.get(owner) for state in self.window(since, at)]
 
     def find_batch(self, pod: Pod, at: timedelta) -> RecordedBatch | None:
-        """Return the newest batch by then that names a pod."""
         ended = bisect_right(self.batches, at, key=lambda one: one.at)
         named = (one for one in reversed(self.batches[:ended]) if pod.uid in one.pods)
         return next(named, None)
@@ -92,8 +91,8 @@ class PolicyBook(msgspec.Struct):
         return all(owners) or (any(owners) and self.find_batch(pod, at) is not None)
 
 
+@once
 def read_policies(book: Book) -> PolicyBook:
-    """Return what the policies of a history were; nothing where it has none."""
     found = PolicyBook()
     if not book.policies:
         return found
@@ -160,7 +159,6 @@ def read_spec(found: Json) -> PolicySpec:
 
 
 def read_batch(found: Json, at: timedelta) -> Iterator[RecordedBatch]:
-    """Yield the batch that a policy has recorded, if it has one."""
     batch = (found.get("status") or {}).get("lastBatch")
     if batch:
         yield RecordedBatch(
@@ -181,7 +179,6 @@ def count_limit(owners: Iterable[Owned], zone: Set) -> int:
 
 
 def get_longest_pause(book: Book) -> timedelta:
-    """Return how long any policy of a history wants to wait after a batch, zero without one."""
     specs = [read_spec(one.after) for one in book.policies if one.after is not None]
     return max((one.interval for one in specs), default=timedelta(0))
 

@@ -83,7 +83,6 @@ class _State(msgspec.Struct):
                 tags.append((commit.at, tag))
 
     def list_frozen(self, rollout: str) -> Iterator[tuple[str, timedelta]]:
-        """Yield the schedules that hold a Rollout, and since when each does."""
         since, own = self.labels[rollout]
         for name, (at, selected) in self.frozen.items():
             if selected.items() <= own.items():
@@ -215,7 +214,6 @@ def _map_consumed(obj: JsonObject) -> Mapping[str, str]:
 
 
 def _head(obj: JsonObject) -> JsonObject:
-    """Return the newest entry of a history, empty where there is none."""
     return next(iter(children(obj, "status", "history")), {})
 
 

@@ -17,7 +17,7 @@ from rollout_lab.model.history import Called
 
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
-from tests.judge.book import Book, Track, Write
+from tests.judge.book import Book, Track, Write, once
 from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
@@ -92,8 +92,6 @@ LEAST: Final = 3
 
 
 class Contest(msgspec.Struct, frozen=True, kw_only=True):
-    """One count of one zone, written again and again."""
-
     zone: str
     replicas: int
     times: tuple[timedelta, ...]
@@ -117,6 +115,7 @@ def list_contested(book: Book) -> Iterator[Violation]:
                 break
 
 
+@once
 def list_contests(book: Book) -> list[Contest]:
     """Return the counts that a process of the operator has written at least three times in a row.
 
@@ -135,21 +134,17 @@ def list_contests(book: Book) -> list[Contest]:
         if book.list_faults(write.commit.actor, begun - second, write.at + second):
             continue
         last = running.get(now.uid, [])
-        if last and not _goes_on(book, last[-1], write):
-            found += _end(last)
-            last = []
+        if last:
+            former = last[-1].now
+            is_same = isinstance(former, Set) and former.replicas == now.replicas
+            runs = [book.runs.find(one.commit.actor, one.at) for one in (last[-1], write)]
+            if not is_same or runs[0] != runs[1] or write.at - last[-1].at >= ACCEPTED:
+                found += _end(last)
+                last = []
         running[now.uid] = [*last, write]
     for writes in running.values():
         found += _end(writes)
     return found
-
-
-def _goes_on(book: Book, last: Write, write: Write) -> bool:
-    assert isinstance(last.now, Set), "only writes of sets are kept"
-    assert isinstance(write.now, Set), "only writes of sets are kept"
-    is_same = last.now.replicas == write.now.replicas
-    runs = [book.runs.find(one.commit.actor, one.at) for one in (last, write)]
-    return is_same and runs[0] == runs[1] and write.at - last.at < ACCEPTED
 
 
 def _end(writes: list[Write]) -> Iterator[Contest]:

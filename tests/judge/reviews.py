@@ -191,7 +191,6 @@ SLACK: Final = timedelta(seconds=3)  # to see that it is due, to read the pod, a
 
 
 def list_unrequested_records(book: Book) -> Iterator[Violation]:
-    """Yield records that were written for dry runs, or for no request."""
     reviews = list_reviews(book, EVICTION_PATH)
     for write in book.writes:
         record = _find_new(book, write)
@@ -202,10 +201,14 @@ def list_unrequested_records(book: Book) -> Iterator[Violation]:
         requesting = [one for one in reviews if one.name == record.pod and _spans(one, sent)]
         forged = list_earnest(book, EVICTION_PATH, record.pod)
         is_forged = any(at <= sent <= at + REVIEW_LASTS for at in forged)
-        if not is_forged and not any(not _is_dry(book, one) for one in requesting):
+        # An Eviction may say in its own words that it is a dry run.
+        is_dry = all(
+            one.dry_run or (one.call in book.calls and book.calls[one.call].request.is_dry_run)
+            for one in requesting
+        )
+        if not is_forged and is_dry:
             why = "a dry run" if requesting else "no client"
-            text = f"{record.pod} was marked as going for {why}"
-            yield Violation("SI-15", write.at, text)
+            yield Violation("SI-15", write.at, f"{record.pod} was marked as going for {why}")
 
 
 def list_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterator[Violation]:
@@ -248,9 +251,3 @@ def _find_new(book: Book, write: Write) -> Record | None:
         return None
     before = annotations(write.commit.before).get(DISRUPTION_RECORD)
     return now if before != now.text else None
-
-
-def _is_dry(book: Book, review: Reviewed) -> bool:
-    """Return whether a review was about a dry run, which an Eviction may say in its own words."""
-    called: Called | None = book.calls.get(review.call)
-    return review.dry_run or (called is not None and called.request.is_dry_run)

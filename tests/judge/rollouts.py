@@ -15,12 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import (
-    CLUSTER_ROLLOUT_SCHEDULES,
-    NODES,
-    SELF_ACCESS_REVIEWS,
-    Resource,
-)
+from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, NODES, SELF_ACCESS_REVIEWS
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Eviction, Judge, Rule
 from tests.judge.deletes import Delete, map_deletes
@@ -70,20 +65,17 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     def list_own(self) -> list[Disruption]:
         """Return what is going in the same zone: an eviction after the last read is unseen."""
-        live_read = self.delete.live_read
         return [
             one
             for one in self.world.open
             if one.pod.owner == self.owner.uid
             if self.promises.is_observed
-            or not (one.is_eviction and (live_read is None or live_read.at <= one.begun))
+            or not (one.is_eviction and self.delete.may_miss(one.begun))
         ]
 
     def forgives(self, other: Disruption) -> bool:
         """Return whether only a reservation (SI-17) could have kept the two apart."""
-        live_read = self.delete.live_read
-        is_hidden = other.is_ghost and (live_read is None or live_read.at <= other.begun)
-        return self.delete.is_ghost or is_hidden
+        return self.delete.is_ghost or (other.is_ghost and self.delete.may_miss(other.begun))
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
@@ -119,8 +111,7 @@ def _judge_end(
     elif disruption is not None and rules:
         _disrupt(world, pod, write.at, disruption.eviction)
     elif book.promises.is_observed and judge.is_stray(world, write):
-        text = f"eviction of {pod.name}, which is no zone's"
-        yield Violation("SI-06", write.at, text)
+        yield Violation("SI-06", write.at, f"eviction of {pod.name}, which is no zone's")
     elif book.is_operator(write.commit.actor):
         text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
         yield Violation("SI-07", write.at, text)
@@ -139,7 +130,10 @@ def list_foreign(book: Book) -> Iterator[Violation]:
             # Where nothing else says the zones of a policy its nodes do.
             is_read = request.verb in ("get", "list", "watch")
             is_zones = resource == NODES and is_read and book.policies
-            is_schedules = book.releases and _is_of_schedules(resource, request.verb)
+            is_schedules = book.releases and (
+                (resource == CLUSTER_ROLLOUT_SCHEDULES and is_read)
+                or (resource == SELF_ACCESS_REVIEWS and request.verb == "create")
+            )
             is_hooks = resource.plural.endswith("webhookconfigurations")
             is_fine = bool(is_zones or is_schedules) or is_hooks
         if not is_fine:
@@ -148,22 +142,14 @@ def list_foreign(book: Book) -> Iterator[Violation]:
             yield Violation("SI-24", called.begun, text)
 
 
-def _is_of_schedules(resource: Resource, verb: str) -> bool:
-    """Return whether a request is about schedules of the cluster, or the right to read them."""
-    is_read = resource == CLUSTER_ROLLOUT_SCHEDULES and verb in ("get", "list", "watch")
-    return is_read or (resource == SELF_ACCESS_REVIEWS and verb == "create")
-
-
 def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
     """Check what a request alone shows, whether it was granted or not: SI-06, SI-07, SI-09."""
     called = delete.called
     name, at = called.request.name, called.begun
     if called.request.namespace != book.promises.namespace:
-        text = f"delete of {name} in namespace {called.request.namespace}"
-        yield Violation("SI-06", at, text)
+        yield Violation("SI-06", at, f"delete of {name} in namespace {called.request.namespace}")
     if not name:
-        text = "delete of a whole collection of pods"
-        yield Violation("SI-07", at, text)
+        yield Violation("SI-07", at, "delete of a whole collection of pods")
     # The log of a real API server has no body of a request that the role forbids.
     elif not all(delete.precondition) and not (book.promises.is_observed and called.status == 403):
         uid, version = delete.precondition
@@ -226,7 +212,8 @@ def _judge(
     since = at if promises.is_observed else delete.cut(at - promises.known)
     owner = world.find_owner(pod.owner, since)
     is_owned = any(policies.list_owners(pod.owner, since, at))
-    if owner is None or not (is_owned or _was_grouped(world, owner, since)):
+    states = [owner, *world.window(owner.uid, since)] if owner else []
+    if owner is None or not (is_owned or any(one and one.group is not None for one in states)):
         why = "has no group" if owner else "is no StatefulSet's"
         yield Violation("SI-06", at, f"delete of {pod.name}, which {why}")
         return
@@ -253,11 +240,6 @@ def _judge(
                 yield Violation("SI-17", at, text, is_promised=False)
             else:
                 yield Violation(invariant, at, text)
-
-
-def _was_grouped(world: World, owner: Set, since: timedelta) -> bool:
-    states = world.window(owner.uid, since)
-    return any(each.group is not None for each in [owner, *states])
 
 
 def _one_zone(case: Case) -> Iterator[Finding]:

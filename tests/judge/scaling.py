@@ -51,7 +51,6 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decided(self) -> tuple[timedelta, timedelta]:
-        """Return the span in which it was decided: from the live read on until it was sent."""
         begin = self.sent_at if self.read_at is None else self.read_at
         return begin, self.sent_at
 
@@ -65,19 +64,16 @@ def list_scalings(book: Book) -> list[Scaling]:
 
 
 def collect_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
-    """Return the counts that the sets of a name had at any moment of a span."""
     sets = [(one.at, one.now) for one in book.writes if isinstance(one.now, Set)]
     return _collect(((at, one.replicas) for at, one in sets if one.name == name), span)
 
 
 def collect_forced(book: Book, uid: str, span: tuple[timedelta, timedelta]) -> set[int | None]:
-    """Return what people forced for a set at any moment of a span, None for nothing."""
     writes = (one for one in book.writes if isinstance(one.now, Set) and one.now.uid == uid)
     return _collect(((one.at, read_desired(one.commit.after).forced) for one in writes), span)
 
 
 def collect_template_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
-    """Return the counts that a ReplicaTemplate wanted at any moment of a span."""
     known = [(one.at, one.after) for one in book.templates if one.name == name]
     counts = ((at, number(one, "spec", "replicas", default=1)) for at, one in known if one)
     return _collect(counts, span)
@@ -185,8 +181,7 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
         if pod.name in excused:
             continue
         if lack := words.name_lack(pod, scaling, delay):
-            text = f"{scaling.text}: {pod.name} {lack}"
-            yield Violation("DELAY-08", scaling.at, text)
+            yield Violation("DELAY-08", scaling.at, f"{scaling.text}: {pod.name} {lack}")
         horizon = get_horizon(book, scaling.write, pod)
         for call in words.calls.get(pod.uid, ()):
             if call.method != "DELETE" or not call.acted:
@@ -220,7 +215,6 @@ class _Words:
                     self._stops.setdefault(now.uid, []).append(write.at)
 
     def list_removed(self, scaling: Scaling) -> list[Pod]:
-        """Return the pods that a downscale takes away, as they were when it was committed."""
         names = scaling.before.pod_names[scaling.now.replicas :]
         found: dict[str, Pod] = {}
         for at, name, pod in self._pods:
@@ -262,7 +256,6 @@ class _Words:
         return {*scaling.before.pod_names} - {one for one in always if ran.get(one)}
 
     def name_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
-        """Return what a pod lacks that goes, empty where it may."""
         known = scaling.known(self._known)
         since, said = self._get_since(pod, known, scaling.sent_at)
         if since is None:
@@ -277,7 +270,6 @@ class _Words:
     def _get_since(
         self, pod: Pod, known: timedelta, until: timedelta
     ) -> tuple[timedelta | None, timedelta | None]:
-        """Return since when a pod is prepared, and when it said so last."""
         stops = [at for at in self._stops.get(pod.uid, ()) if at <= known]
         since = said = None
         for call in self.calls.get(pod.uid, ()):

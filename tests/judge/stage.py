@@ -64,12 +64,10 @@ class Words(HistoryBuilder):
     shown: list[str] = msgspec.field(default_factory=list)
 
     def promise(self, **parts: Any) -> None:
-        """Have the judge expect something else; times are in seconds."""
         spans = {key: one if isinstance(one, bool) else s(one) for key, one in parts.items()}
         self.promises = replace(self.promises, **spans)
 
     def show(self, *what: str) -> None:
-        """Show what else is read from the history so far."""
         book = read_book(self.history, self.promises)
         self.shown += [f"{one}: {LOOKS[one](book) or 'none'}" for one in what]
 
@@ -171,24 +169,18 @@ class Words(HistoryBuilder):
         """Have a person write a policy that selects all sets; its status stays."""
         everything = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
         known = self.objects.get((api.MULTI_AZ_ROLLOUTS.plural, name), {})
-        metadata: JsonObject = {
-            "name": name, "uid": name, "creationTimestamp": f"2026-01-0{created:g}"
-        }  # fmt: skip
-        spec = {"statefulSetSelector": everything, **spec}
-        after = {**known, "metadata": metadata, "spec": spec}
+        since = f"2026-01-0{created:g}"
+        metadata: JsonObject = {"name": name, "uid": name, "creationTimestamp": since}
+        after = {**known, "metadata": metadata, "spec": {"statefulSetSelector": everything, **spec}}
         return self.write(at, api.MULTI_AZ_ROLLOUTS, name, after)
 
-    def plan(
-        self, at: float, number: int, *names: str, end: bool = False, revision: str = "new"
-    ) -> Self:
-        """Have the operator record a batch of pods, as they are by now."""
-        batch: JsonObject = {
-            "number": number,
-            "statefulSet": full(names[0]).rpartition("-")[0],
-            "updateRevision": revision,
-            "pods": [{"name": full(one), "uid": self._uid(one)} for one in names],
-            **({"completionTime": "then"} if end else {}),
-        }
+    def plan(self, at: float, number: int, *names: str, **how: Any) -> Self:
+        """Have the operator record a batch of pods, as they are by now; `end` may complete it."""
+        pods = [{"name": full(one), "uid": self._uid(one)} for one in names]
+        about = {"number": number, "statefulSet": full(names[0]).rpartition("-")[0], "pods": pods}
+        batch = {**about, "updateRevision": how.get("revision", "new")}
+        if how.get("end"):
+            batch["completionTime"] = "then"
         return self._edit_policy(at, "status", "lastBatch", value=batch, actor=OPERATOR)
 
     def complete(self, at: float) -> Self:
@@ -222,11 +214,8 @@ class Words(HistoryBuilder):
 
     def enter(self, at: float, *entries: str, tried: str | None = None, **consumed: str) -> Self:
         """Have the operator record entries, the newest first, and what had its effect."""
-        places: dict[Any, object] = {
-            ("status", "consumedIntents"): [
-                {"annotation": _name_intent(key), "value": value} for key, value in consumed.items()
-            ]
-        }
+        known = [{"annotation": _name_intent(key), "value": one} for key, one in consumed.items()]
+        places: dict[Any, object] = {("status", "consumedIntents"): known}
         if entries:
             head, *history = map(_read_entry, entries)
             head = {**head, "lastRetryTimestamp": tried} if tried else head

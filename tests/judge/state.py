@@ -127,8 +127,13 @@ class World(msgspec.Struct):
         is_change = old is not None and new is not None
         old, new = old or (), new or ()
         added = set(new).difference(old) if is_change and self.spares_new else set()
-        self.unused.update((name, write.at) for name in added if self._is_new(name, write.at))
-        self.idle.update(added.difference(self.pods))
+        # What had a ready pod lately, whatever set it was of, comes back with its data.
+        long_ago = write.at - REMEMBERED
+        fresh = added.difference(self.pods)
+        self.unused.update(
+            (name, write.at) for name in fresh if self.last_ready.get(name, long_ago) <= long_ago
+        )
+        self.idle.update(fresh)
         for name in set(old).difference(new):
             self.unused.pop(name, None)
             self.idle.discard(name)
@@ -136,11 +141,6 @@ class World(msgspec.Struct):
         self.wanted.update(new)
         for name in (*old, *new):
             self._record(name, write.at)
-
-    def _is_new(self, name: str, at: timedelta) -> bool:
-        """Return whether an ordinal that is added now holds nothing, whatever set had it before."""
-        last = self.last_ready.get(name)
-        return name not in self.pods and (last is None or at - last >= REMEMBERED)
 
     def _record(self, name: str, at: timedelta) -> None:
         if self.is_available(name):

@@ -60,17 +60,13 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
         *requests.list_contested(book),
         *requests.list_unelected(book),
     ]
-    undetermined: list[str] = []
-    for one in judge_liveness(book):
-        if isinstance(one, str):
-            undetermined.append(one)
-        else:
-            found.append(one)
+    said = list(judge_liveness(book))
+    found += [one for one in said if isinstance(one, Violation)]
     found.sort(key=lambda one: (one.at, one.invariant))
     counted = [one for one in found if one.is_promised or promises.reserves]
     return Verdict(
         violations=tuple(counted),
-        undetermined=tuple(undetermined),
+        undetermined=tuple(one for one in said if isinstance(one, str)),
         unpromised=tuple(one for one in found if one not in counted),
     )
 

@@ -56,7 +56,6 @@ class Walk(msgspec.Struct, Generic[S]):
     fault: Fault[S] | None = None
 
     def trace(self, number: int) -> tuple[Step, ...]:
-        """Return a shortest way from the start to a state."""
         steps: list[Step] = []
         while number:
             parent = self.parents[number]
@@ -66,7 +65,6 @@ class Walk(msgspec.Struct, Generic[S]):
 
     @property
     def verbs(self) -> frozenset[str]:
-        """Return everything that happens anywhere."""
         return frozenset(step.verb for out in self.edges for step, _ in out)
 
 
@@ -138,10 +136,8 @@ def find_stuck(
 
 
 def list_ends(walk: Walk[S]) -> Iterator[S]:
-    """Yield the states out of which no step leads."""
     return (state for state, out in zip(walk.states, walk.edges, strict=True) if not out)
 
 
 def replaced(items: tuple[S, ...], place: int, item: S) -> tuple[S, ...]:
-    """Return the items with another at a place."""
     return (*items[:place], item, *items[place + 1 :])

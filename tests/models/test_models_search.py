@@ -28,9 +28,7 @@ def a_lift(bad: int = -1) -> Model[int]:
 
 def test_every_state_is_seen_once_nearest_first() -> None:
     walk = explore(a_lift())
-
-    assert walk.states == [0, 1, 2, 3, 4, BROKEN]
-    assert walk.fault is None
+    assert (walk.states, walk.fault) == ([0, 1, 2, 3, 4, BROKEN], None)
     assert walk.verbs == {"ride up", "ride down", "break"}
     assert list(list_ends(walk)) == [BROKEN]
 
@@ -40,15 +38,12 @@ def test_every_state_is_seen_once_nearest_first() -> None:
 )
 def test_a_bad_state_comes_with_the_shortest_way_there(bad: int, steps: list[str]) -> None:
     fault = explore(a_lift(bad)).fault
-
     assert fault is not None
-    assert [str(step) for step in fault.trace] == steps
-    assert (fault.text, fault.state) == ("bad floor", bad)
+    assert (list(map(str, fault.trace)), fault.text, fault.state) == (steps, "bad floor", bad)
 
 
 def test_a_walk_that_would_not_end_proves_nothing() -> None:
     endless = Model(start=0, steps=lambda at: [(Step("x", "go"), at + 1)], name_fault=lambda _: "")
-
     with pytest.raises(OverflowError, match="more than 100 states"):
         explore(endless, most=100)
     assert gc.isenabled()
@@ -56,7 +51,6 @@ def test_a_walk_that_would_not_end_proves_nothing() -> None:
 
 def test_the_nearest_state_without_a_way_to_the_goal_is_found() -> None:
     walk = explore(a_lift())
-
     stuck = find_stuck(walk, lambda at: at == 0)
     assert stuck is not None
     assert (stuck.state, stuck.trace[-1]) == (BROKEN, Step("rust", "break", "cable"))
