@@ -85,9 +85,8 @@ async def open_plane() -> AsyncIterator[ControlPlane]:
     """Start a control plane whose audit log tells all that `timeline` reads."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         policy = Path(folder) / "audit.yaml"
-        policy.write_text(
-            yaml.safe_dump(AUDIT_POLICY | {"rules": STATUS_RULES + AUDIT_POLICY["rules"]})
-        )
+        shipped = yaml.safe_load(AUDIT_POLICY.read_text("utf-8"))
+        policy.write_text(yaml.safe_dump(shipped | {"rules": STATUS_RULES + shipped["rules"]}))
         plane = ControlPlane(locate_assets(), flags={"audit-policy-file": str(policy)})
         try:
             await plane.start()

@@ -34,7 +34,7 @@ from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
-from tests.world.sets import set_image, wait_ready, wait_rolled
+from tests.world.sets import each_of, missing_ready, missing_rolled, set_image, wait_until
 from tests.world.webpods import DELAYED_PATH, PodCall, Respond, WebPods
 from tests.world.world import World
 
@@ -84,7 +84,7 @@ class _Setup:
         self.image += 1
         api, namespace = self.world.api, self.world.namespace
         await set_image(api, namespace, [OTHER], f"v{self.image}")
-        await wait_rolled(api, namespace, [OTHER], ROLLED)
+        await wait_until(api, namespace, each_of([OTHER], missing_rolled), ROLLED)
 
     async def wait_called(self, method: str) -> Sequence[PodCall]:
         """Wait until every pod has answered one call, and return these calls."""
@@ -139,7 +139,7 @@ async def _open(world: World, count: int) -> _Setup:
     other = ZoneSpec(name=OTHER, group="other", replicas=1)
     for zone in (other, big):
         await world.api.create(STATEFULSETS, world.namespace, statefulset(zone, world.namespace))
-    await wait_ready(world.api, world.namespace, [OTHER, BIG], CREATED)
+    await world.wait_until(each_of([OTHER, BIG], missing_ready), CREATED)
     for component in ("scaling", "mirroring"):
         await grant_component(world, component)
     operator = await world.operator()

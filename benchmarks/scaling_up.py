@@ -21,7 +21,7 @@ from tests.world.api import STATEFULSETS
 from tests.world.assets import locate_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
-from tests.world.sets import Check, Snapshot, each_of, missing_ready, set_replicas, wait_until
+from tests.world.sets import Check, Snapshot, each_of, missing_ready, wait_until
 from tests.world.world import World
 
 MEDIAN_MS: Final = 100.0
@@ -85,7 +85,7 @@ async def _follow(
         operator = await world.operator()
         before, offset = read_time(operator.child.pid), plane.audit_size()
         for number in range(rounds):
-            await set_replicas(world.api, world.namespace, LEADING, number + 2)
+            await world.set_replicas(LEADING, number + 2)
             await wait_until(world.api, world.namespace, _all_have(names, number + 2))
             await asyncio.sleep(pause)
         after = read_time(operator.child.pid)

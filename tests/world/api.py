@@ -10,7 +10,6 @@ import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
@@ -129,12 +128,7 @@ class Api:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
@@ -64,6 +64,13 @@ class Route(StrEnum):
         return self in (Route.PUT_STALE, Route.SCALE_PUT_STALE)
 
 
+_PATCH_KINDS: Final = {
+    Route.STRATEGIC: "strategic",
+    Route.JSON: "json",
+    Route.SCALE_JSON: "json",
+    Route.UNLABEL: "json",
+    Route.APPLY: "apply",
+}
 EVERY_ROUTE: Final = tuple(Route)
 OF_ANY_COUNT: Final = tuple(
     route for route in Route if not route.is_stale and route is not Route.PUT_OMITTED
@@ -83,37 +90,22 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     async def scale(self, replicas: int, route: Route, *, is_dry_run: bool = False) -> Answer:
         """Request so many replicas, once, and return what came back. Raises aiohttp.ClientError."""
-        return await self._send(await self._request(replicas, route), is_dry_run)
+        is_put = "put" in route.value
+        kind = _PATCH_KINDS.get(route, "merge")
+        query = {"fieldManager": "test-client", "force": "true"} if kind == "apply" else {}
+        return await self.api.exchange(
+            "PUT" if is_put else "PATCH",
+            self.resource.path(self.namespace, self.name, "scale" if route.is_scale else ""),
+            body=await self._whole(replicas, route) if is_put else self._patch(replicas, route),
+            query={**query, **({"dryRun": "All"} if is_dry_run else {})},
+            content_type="application/json" if is_put else PATCH_TYPES[kind],
+        )
 
     async def replicas(self) -> int:
         """Return the count that the server holds. Raises ApiError."""
         found = await self.api.get(self.resource, self.namespace, self.name)
         count: int = found["spec"]["replicas"]
         return count
-
-    async def _send(self, request: "_Request", is_dry_run: bool) -> Answer:
-        return await self.api.exchange(
-            request.method,
-            self.resource.path(self.namespace, self.name, request.subresource),
-            body=request.body,
-            query={**request.query, **({"dryRun": "All"} if is_dry_run else {})},
-            content_type=request.content_type,
-        )
-
-    async def _request(self, replicas: int, route: Route) -> "_Request":
-        subresource = "scale" if route.is_scale else ""
-        if "put" in route.value:
-            body = await self._whole(replicas, route)
-            return _Request(method="PUT", subresource=subresource, body=body)
-        kind = _patch_kind(route)
-        query = {"fieldManager": "test-client", "force": "true"} if kind == "apply" else {}
-        return _Request(
-            method="PATCH",
-            subresource=subresource,
-            body=self._patch(replicas, route),
-            query=query,
-            content_type=PATCH_TYPES[kind],
-        )
 
     def _patch(self, replicas: int, route: Route) -> object:
         change: Json = {"op": "replace", "path": "/spec/replicas", "value": replicas}
@@ -138,28 +130,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         body = await self.api.get(self.resource, self.namespace, self.name, subresource)
         body["spec"]["replicas"] = replicas
         body["metadata"].pop("managedFields", None)
-        match route:
-            case Route.PUT_OMITTED:
-                del body["spec"]["replicas"], body["metadata"]["resourceVersion"]
-            case Route.PUT | Route.SCALE_PUT:
-                del body["metadata"]["resourceVersion"]
-            case Route.PUT_STALE | Route.SCALE_PUT_STALE:
-                # Any write will do to make what was read old.
-                touch = {"metadata": {"annotations": {"test-client": _version(body)}}}
-                await self.api.patch(self.resource, self.namespace, self.name, touch)
-            case Route.PUT_FRESH | Route.SCALE_PUT_FRESH:
-                pass
-            case _:
-                raise ValueError(f"{route} puts nothing")
+        if route is Route.PUT_OMITTED:
+            del body["spec"]["replicas"]
+        if route.is_stale:  # any write will do to make what was read old
+            version = body["metadata"]["resourceVersion"]
+            touch = {"metadata": {"annotations": {"test-client": version}}}
+            await self.api.patch(self.resource, self.namespace, self.name, touch)
+        elif route not in (Route.PUT_FRESH, Route.SCALE_PUT_FRESH):
+            del body["metadata"]["resourceVersion"]
         return body
-
-
-class _Request(msgspec.Struct, frozen=True, kw_only=True):
-    method: str
-    subresource: str
-    body: object
-    query: dict[str, str] = {}
-    content_type: str = "application/json"
 
 
 def workload_body(
@@ -183,35 +162,6 @@ def workload_body(
             },
         },
     }
-
-
-def _version(body: Json) -> str:
-    version: str = body["metadata"]["resourceVersion"]
-    return version
-
-
-def _patch_kind(route: Route) -> str:
-    match route:
-        case Route.MERGE | Route.SCALE_MERGE:
-            return "merge"
-        case Route.STRATEGIC:
-            return "strategic"
-        case Route.JSON | Route.SCALE_JSON | Route.UNLABEL:
-            return "json"
-        case Route.APPLY:
-            return "apply"
-        case (
-            Route.PUT
-            | Route.PUT_FRESH
-            | Route.PUT_STALE
-            | Route.PUT_OMITTED
-            | Route.SCALE_PUT
-            | Route.SCALE_PUT_FRESH
-            | Route.SCALE_PUT_STALE
-        ):
-            raise ValueError(f"{route} is no patch")
-        case _:
-            assert_never(route)
 
 
 # kubectl waits for 5 s, which only makes tests longer.

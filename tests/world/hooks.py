@@ -12,8 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import aiohttp
 import msgspec
@@ -94,12 +93,7 @@ class Hooks:
             stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         await self._remove()
 
     def name(self, hook: str) -> str:
@@ -202,34 +196,26 @@ class Hooks:
         """Return a configuration as it is written."""
         wanted = self.wanted
         is_mutating = self.resource(hook) is MUTATING_HOOKS
+        limit = EVICTION_TIMEOUT if hook == POD_EVICTION else wanted.timeout
+        ours = {INJECT_LABEL: "true", NAMESPACE_LABEL: self.namespace}
+        labels = ours if wanted.labels is None else dict(wanted.labels)
         webhook: Json = {
             "name": f"{self.name(hook)}.grafana.com",
             "clientConfig": self._client_config(hook),
-            "rules": [RULES.get(hook) or _rule(wanted.resources)],
-            "namespaceSelector": {
-                "matchLabels": {"kubernetes.io/metadata.name": self.namespace},
-            },
+            "rules": [RULES.get(hook) or _rule("apps", ["UPDATE"], *wanted.resources)],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}},
             "failurePolicy": wanted.failure_policy,
             "matchPolicy": "Equivalent",
             "sideEffects": "NoneOnDryRun" if hook in WRITERS else "None",
-            "timeoutSeconds": int(self._timeout(hook).total_seconds()),
+            "timeoutSeconds": int(min(wanted.timeout, limit).total_seconds()),
             "admissionReviewVersions": ["v1"],
         }
         return {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": f"{'Mutating' if is_mutating else 'Validating'}WebhookConfiguration",
-            "metadata": {"name": self.name(hook), "labels": self._labels()},
+            "metadata": {"name": self.name(hook), "labels": labels},
             "webhooks": [webhook],
         }
-
-    def _timeout(self, hook: str) -> timedelta:
-        limit = EVICTION_TIMEOUT if hook == POD_EVICTION else self.wanted.timeout
-        return min(self.wanted.timeout, limit)
-
-    def _labels(self) -> dict[str, str]:
-        if self.wanted.labels is not None:
-            return dict(self.wanted.labels)
-        return {INJECT_LABEL: "true", NAMESPACE_LABEL: self.namespace}
 
     def _client_config(self, hook: str) -> Json:
         wanted, path = self.wanted, f"/admission/{hook}"
@@ -242,31 +228,21 @@ class Hooks:
         return config
 
 
-def _rule(resources: Sequence[str]) -> Json:
+def _rule(group: str, operations: Sequence[str], *resources: str) -> Json:
     return {
-        "apiGroups": ["apps"],
+        "apiGroups": [group],
         "apiVersions": ["v1"],
-        "operations": ["UPDATE"],
-        "resources": list(resources),
+        "operations": [*operations],
+        "resources": [*resources],
         "scope": "Namespaced",
     }
 
 
 RULES: Final[Mapping[str, Json]] = {
-    POD_EVICTION: {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods/eviction"],
-        "scope": "Namespaced",
-    },
-    ZPDB_VALIDATION: {
-        "apiGroups": ["rollout-operator.grafana.com"],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": ["zoneawarepoddisruptionbudgets"],
-        "scope": "Namespaced",
-    },
+    POD_EVICTION: _rule("", ["CREATE"], "pods/eviction"),
+    ZPDB_VALIDATION: _rule(
+        "rollout-operator.grafana.com", ["CREATE", "UPDATE"], "zoneawarepoddisruptionbudgets"
+    ),
 }
 
 
@@ -346,12 +322,7 @@ class ReviewServer(ABC):
         self.port = int(self._runner.addresses[0][1])
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         self._over.set()
         if self._runner is not None:
             await self._runner.cleanup()

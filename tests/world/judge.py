@@ -12,14 +12,13 @@ import base64
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
 from msgspec.structs import replace
 from rollout_lab.model.history import Called, Commit, History, PodCalled, Reviewed
-from rollout_lab.model.request import ApiRequest
+from rollout_lab.model.request import ApiRequest, Verb
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -253,10 +252,11 @@ def read_history(observed: Observed) -> History:
 
 
 class _Reader:
+    _number = 0
+
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._history = History()
-        self._number = 0
 
     def read(self) -> History:
         observed, offset = self._observed, self._observed.wall_offset
@@ -329,27 +329,17 @@ class _Reader:
         return number
 
     def _add_call(
-        self,
-        request: Request,
-        verb: Literal["create", "delete", "patch"],
-        resource: Resource,
-        actor: str,
-        **parts: Any,
+        self, request: Request, verb: Verb, resource: Resource, actor: str, **parts: Any
     ) -> int:
         self._number += 1
+        target = {"namespace": request.namespace, "name": request.name, **parts}
         self._history.add(
             Called(
                 at=self._at(request.answered),
                 begun=self._at(request.received),
                 number=self._number,
                 actor=actor,
-                request=ApiRequest(
-                    verb=verb,
-                    resource=resource,
-                    namespace=request.namespace,
-                    name=request.name,
-                    **parts,
-                ),
+                request=ApiRequest(verb=verb, resource=resource, **target),
                 status=request.code,
             )
         )
@@ -434,20 +424,12 @@ HOOKS: Final = frozenset((MUTATING_HOOKS.plural, VALIDATING_HOOKS.plural))
 class Judge:
     """Watches one namespace for the deeds of one user. Use with `async with`."""
 
-    def __init__(
-        self,
-        plane: ControlPlane,
-        namespace: str,
-        operator_user: str,
-    ) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, operator_user: str) -> None:
         self.plane = plane
         self.namespace = namespace
         self.operator_user = operator_user
         self.promises = Promises(
-            namespace=namespace,
-            operators=operator_user,
-            is_observed=True,
-            time_error=READY_ERROR,
+            namespace=namespace, operators=operator_user, is_observed=True, time_error=READY_ERROR
         )
         self.elsewhere: Collection[str] = ()
         """Namespaces in which the operator acts as well: others judge that."""
@@ -479,18 +461,13 @@ class Judge:
         self._watch = self._tasks.create_task(self._follow(), name="judge-watch")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         try:
             if self._watch is not None:
                 self._watch.cancel()
-            await self._tasks.__aexit__(kind, error, trace)
+            await self._tasks.__aexit__(*raised)
         finally:
-            await self._api.__aexit__(kind, error, trace)
+            await self._api.__aexit__(*raised)
             if self._store is not None:
                 await self._store.close()
 
@@ -540,7 +517,8 @@ class Judge:
         found = [
             read_delete(entry)
             for entry in self._entries
-            if _is_pod_delete(entry) and entry["objectRef"].get("namespace") not in self.elsewhere
+            if _is(entry, "delete deletecollection", "pods")
+            and entry["objectRef"].get("namespace") not in self.elsewhere
         ]
         return sorted(found, key=lambda each: each.stamp)
 
@@ -694,38 +672,21 @@ class Judge:
             found = found or target.get("name") == awaited
             if entry["user"].get("username") == user:
                 self._entries.append(entry)
-            if _is_eviction(entry) and target.get("namespace") == self.namespace:
+            if target.get("namespace") != self.namespace:
+                continue
+            if _is(entry, "create", "pods", "eviction"):
                 self._evictions.append(read_request(entry))
-            if _is_of_set(entry) and target.get("namespace") == self.namespace:
+            if _is(entry, "update patch", "statefulsets", "", "scale"):
                 self._writes.append(read_request(entry))
         return found
 
 
-def _is_of_set(entry: Json) -> bool:
-    """Say whether it writes a StatefulSet, or its scale."""
+def _is(entry: Json, verbs: str, resource: str, *subresources: str) -> bool:
+    """Say whether an entry is of a request that has ended, with one of these verbs."""
     target = entry.get("objectRef", {})
-    return (
-        entry["verb"] in ("update", "patch")
-        and target.get("resource") == "statefulsets"
-        and target.get("subresource", "") in ("", "scale")
-        and entry["stage"] == "ResponseComplete"
-    )
-
-
-def _is_pod_delete(entry: Json) -> bool:
-    target = entry.get("objectRef", {})
-    return (
-        entry["verb"] in ("delete", "deletecollection")
-        and target.get("resource") == "pods"
-        and not target.get("subresource")
-        and entry["stage"] == "ResponseComplete"
-    )
-
-
-def _is_eviction(entry: Json) -> bool:
-    target = entry.get("objectRef", {})
-    what = (target.get("resource"), target.get("subresource"), entry["stage"])
-    return what == ("pods", "eviction", "ResponseComplete")
+    is_wanted = entry["verb"] in verbs.split() and target.get("resource") == resource
+    of = target.get("subresource", "") in (subresources or ("",))
+    return is_wanted and of and entry["stage"] == "ResponseComplete"
 
 
 def _describe(change: Write) -> str:

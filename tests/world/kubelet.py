@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from types import TracebackType
-from typing import Final, Protocol, Self, assert_never
+from typing import Any, Final, Protocol, Self, assert_never
 
 import aiohttp
 import msgspec
@@ -117,12 +116,7 @@ class Kubelet:
     """Plays every pod of a namespace (or of all, with an empty name). Use with `async with`."""
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        namespace: str = "",
-        choose: Choose | None = None,
-        *,
-        parallel: int = PARALLEL_CALLS,
+        self, plane: ControlPlane, namespace: str = "", choose: Choose | None = None
     ) -> None:
         self.namespace = namespace
         self.choose: Choose = choose or always()
@@ -132,7 +126,7 @@ class Kubelet:
         """Finds the node of a pod that has none."""
         self.api: Api = plane.api(plane.tokens[KUBELET])
         self._seats: dict[str, _Seat] = {}
-        self._slots = asyncio.Semaphore(parallel)
+        self._slots = asyncio.Semaphore(PARALLEL_CALLS)
         self._tasks = asyncio.TaskGroup()
         self._watch: asyncio.Task[None] | None = None
 
@@ -142,40 +136,34 @@ class Kubelet:
         self._watch = self._tasks.create_task(self._follow(), name="kubelet-watch")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         try:
             if self._watch is not None:
                 self._watch.cancel()
             for seat in self._seats.values():
                 if seat.script is not None:
                     seat.script.cancel()
-            await self._tasks.__aexit__(kind, error, trace)
+            await self._tasks.__aexit__(*raised)
         finally:
-            await self.api.__aexit__(kind, error, trace)
+            await self.api.__aexit__(*raised)
 
     async def make_unready(self, name: str) -> None:
         """Take a living pod's readiness away; it stays so until `make_ready`."""
-        seat = self._seat(name)
-        await self._stop_script(seat)
-        await self._write(seat, _status(seat, is_ready=False))
+        await self._force(name, is_ready=False)
 
     async def make_ready(self, name: str) -> None:
         """Make a living pod ready, whatever its behaviour was."""
-        seat = self._seat(name)
-        await self._stop_script(seat)
-        await self._write(seat, _status(seat, is_ready=True))
+        await self._force(name, is_ready=True)
 
     async def crash(self, name: str) -> None:
         """Put a living pod into a crash loop; it stays so until `make_ready`."""
+        self._seat(name).restarts += 1
+        await self._force(name, is_ready=False, state=_CRASHED)
+
+    async def _force(self, name: str, *, is_ready: bool, state: Json | None = None) -> None:
         seat = self._seat(name)
         await self._stop_script(seat)
-        seat.restarts += 1
-        await self._write(seat, _crash_status(seat))
+        await self._write(seat, _status(seat, is_ready=is_ready, state=state))
 
     @contextmanager
     def choosing(self, choose: Choose) -> Iterator[None]:
@@ -253,18 +241,19 @@ class Kubelet:
             case Kind.CRASH_LOOP:
                 await self._crash_for_ever(seat, behaviour.period)
             case Kind.GATE_CLOSED:
-                await self._write(seat, _gate_status(seat))
+                await self._write(seat, _status(seat, is_ready=False, is_gated=True))
             case Kind.NO_STATUSES:
                 await self._write(seat, _status(seat, is_ready=True) | {"containerStatuses": []})
             case Kind.FAILED:
-                await self._write(seat, _failed_status(seat))
+                status = _status(seat, is_ready=False, state=_ENDED)
+                await self._write(seat, status | {"phase": "Failed", "reason": "Evicted"})
             case _:
                 assert_never(behaviour.kind)
 
     async def _crash_for_ever(self, seat: _Seat, period: timedelta) -> None:
         while True:
             seat.restarts += 1
-            await self._write(seat, _crash_status(seat))
+            await self._write(seat, _status(seat, is_ready=False, state=_CRASHED))
             await asyncio.sleep(period.total_seconds())
 
     async def _end(self, seat: _Seat, after: timedelta, script: asyncio.Task[None] | None) -> None:
@@ -331,34 +320,18 @@ def slow_to_end(after: timedelta) -> Behaviour:
     return replace(NORMAL, terminates_after=after)
 
 
-def _status(seat: _Seat, *, is_ready: bool) -> Json:
-    running = {"running": {"startedAt": seat.started}}
-    return _whole_status(seat, is_ready=is_ready, are_containers_ready=is_ready, state=running)
+_CRASHED: Final = {
+    "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
+}
+_ENDED: Final = {"terminated": {"exitCode": 137, "reason": "Error"}}
 
 
-def _gate_status(seat: _Seat) -> Json:
-    running = {"running": {"startedAt": seat.started}}
-    return _whole_status(seat, is_ready=False, are_containers_ready=True, state=running)
-
-
-def _crash_status(seat: _Seat) -> Json:
-    waiting = {
-        "waiting": {
-            "reason": "CrashLoopBackOff",
-            "message": "back-off 10s restarting failed container",
-        }
-    }
-    return _whole_status(seat, is_ready=False, are_containers_ready=False, state=waiting)
-
-
-def _failed_status(seat: _Seat) -> Json:
-    ended = {"terminated": {"exitCode": 137, "reason": "Error"}}
-    status = _whole_status(seat, is_ready=False, are_containers_ready=False, state=ended)
-    return status | {"phase": "Failed", "reason": "Evicted"}
-
-
-def _whole_status(seat: _Seat, *, is_ready: bool, are_containers_ready: bool, state: Json) -> Json:
-    now = _timestamp()
+def _status(
+    seat: _Seat, *, is_ready: bool, is_gated: bool = False, state: Json | None = None
+) -> Json:
+    """Return the status of a pod; where a gate is closed its containers alone are ready."""
+    now, are_containers_ready = _timestamp(), is_ready or is_gated
+    state = state or {"running": {"startedAt": seat.started}}
     flags = {
         "PodScheduled": True,
         "Initialized": True,
@@ -409,7 +382,9 @@ class Nodes:
 
     async def __aenter__(self) -> Self:
         for name, zone in self._zones.items():
-            await self._api.create(NODES, "", _node(name, zone))
+            metadata = {"name": name, "labels": {ZONE: zone, "kubernetes.io/hostname": name}}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            await self._api.create(NODES, "", node)
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
             patch = {"status": {"conditions": [ready]}}
             await self._api.patch(NODES, "", name, patch, subresource="status")
@@ -439,11 +414,3 @@ class Nodes:
             if found := next((name for name in wanted if name not in closed), ""):
                 return found
             await asyncio.sleep(RETRY.total_seconds())
-
-
-def _node(name: str, zone: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {ZONE: zone, "kubernetes.io/hostname": name}},
-    }

@@ -50,44 +50,7 @@ CONTROLLER_NAMES: Final = (
     "clusterrole-aggregation-controller",
 )
 
-# Who deleted which pod, and with which preconditions, is what the judge needs. The kubelet's and
-# the controllers' own traffic would be most of the log.
-AUDIT_POLICY: Final[Json] = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "omitManagedFields": True,
-    "rules": [
-        {"level": "None", "users": ["system:apiserver", KUBELET, JUDGE]},
-        {
-            "level": "RequestResponse",
-            "verbs": ["delete", "deletecollection"],
-            "resources": [{"group": "", "resources": ["pods"]}],
-        },
-        {"level": "None", "users": [CONTROLLERS]},
-        # How many replicas were requested, by requests that were refused, too.
-        {
-            "level": "Request",
-            "verbs": ["update", "patch"],
-            "resources": [{"group": "apps", "resources": ["statefulsets", "statefulsets/scale"]}],
-        },
-        # Which client changed what in them is read: they are cluster-scoped, and few.
-        {
-            "level": "RequestResponse",
-            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-            "resources": [
-                {
-                    "group": "admissionregistration.k8s.io",
-                    "resources": [
-                        "mutatingwebhookconfigurations",
-                        "validatingwebhookconfigurations",
-                    ],
-                }
-            ],
-        },
-        {"level": "Metadata"},
-    ],
-}
+AUDIT_POLICY: Final = Path(__file__).with_name("audit.yaml")
 
 
 class ControlPlane:
@@ -285,7 +248,6 @@ class ControlPlane:
     # Inside
 
     def _write_settings(self) -> None:
-        (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(
@@ -312,7 +274,7 @@ class ControlPlane:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(self.pki.accounts_key),
             "service-account-signing-key-file": str(self.pki.accounts_key),
-            "audit-policy-file": str(self.folder / "audit.yaml"),
+            "audit-policy-file": str(AUDIT_POLICY),
             "audit-log-path": str(self.audit_log),
             "audit-log-maxsize": "8192",
             "max-requests-inflight": "2000",

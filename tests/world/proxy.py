@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import Any, Final, Self, assert_never
 
 import aiohttp
 import msgspec
@@ -162,12 +161,7 @@ class FaultProxy:
         self.port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         self._is_closing.set()
         for rule in list(self.rules):
             self.remove(rule)

@@ -8,8 +8,7 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tests.world.operatorproc import OperatorProcess
 
@@ -34,12 +33,7 @@ class Service:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._server is not None, "entered"
         self._server.close()
 

@@ -36,21 +36,6 @@ async def set_image(api: Api, namespace: str, names: Iterable[str], image: str) 
         await api.patch(STATEFULSETS, namespace, name, patch, kind="strategic")
 
 
-async def set_replicas(api: Api, namespace: str, name: str, replicas: int) -> None:
-    """Change the wanted number of pods of a set."""
-    await api.patch(STATEFULSETS, namespace, name, {"spec": {"replicas": replicas}})
-
-
-async def annotate(api: Api, namespace: str, name: str, **changes: str | None) -> None:
-    """Set annotations of a set by key, or remove them with None (use `**{"a/b": "c"}`)."""
-    await api.patch(STATEFULSETS, namespace, name, {"metadata": {"annotations": changes}})
-
-
-async def label(api: Api, namespace: str, name: str, **changes: str | None) -> None:
-    """Set labels of a set by key, or remove them with None."""
-    await api.patch(STATEFULSETS, namespace, name, {"metadata": {"labels": changes}})
-
-
 class Snapshot(msgspec.Struct):
     """StatefulSets and pods of a namespace by name, as watches brought them."""
 
@@ -136,42 +121,11 @@ async def wait_until(
     return snapshot
 
 
-async def wait_ready(
-    api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
-) -> Snapshot:
-    """Wait until each set has all its pods ready and its status says so."""
-    return await wait_until(api, namespace, each_of(names, missing_ready), limit)
-
-
-async def wait_rolled(
-    api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
-) -> Snapshot:
-    """Wait until each set is ready, wholly on its update revision, and its status says so."""
-    return await wait_until(api, namespace, each_of(names, missing_rolled), limit)
-
-
 async def wait_adopted(
     api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
 ) -> Snapshot:
     """Wait until each set is rolled and its status names the update revision as the current."""
     return await wait_until(api, namespace, each_of(names, missing_adopted), limit)
-
-
-async def wait_pod(
-    api: Api,
-    namespace: str,
-    name: str,
-    what: str,
-    holds: Callable[[Json], bool],
-    limit: timedelta = WAIT_LIMIT,
-) -> Json:
-    """Wait until a pod exists of which `holds` is true and return it."""
-
-    def check(now: Snapshot) -> Missing:
-        pod = now.pods.get(name)
-        return "" if pod is not None and holds(pod) else f"{name} is not {what}"
-
-    return (await wait_until(api, namespace, check, limit)).pods[name]
 
 
 def each_of(names: Iterable[str], missing: Callable[[Snapshot, str], Missing]) -> Check:

@@ -12,8 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -130,16 +129,11 @@ class WebPods:
         await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         self._is_over = True
         for seat in self._seats.values():
             await _stop(seat)
-        await self._tasks.__aexit__(kind, error, trace)
+        await self._tasks.__aexit__(*raised)
 
     # Addresses, as the kubelet requests them
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rollout_lab.zones import ZoneSpec
 
@@ -37,7 +36,7 @@ from tests.world.manifests import (
 from tests.world.operatorproc import Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.proxy import FaultProxy
-from tests.world.sets import WAIT_LIMIT, Check, Snapshot
+from tests.world.sets import WAIT_LIMIT, Check, Missing, Snapshot
 from tests.world.webpods import WebPods
 
 NO_GRACE: Final = timedelta(0)
@@ -82,13 +81,8 @@ class World:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._stack.__aexit__(*raised)
 
     async def create(self, *zones: ZoneSpec) -> list[str]:
         """Create zones, wait until they are ready, and return their names."""
@@ -121,16 +115,15 @@ class World:
         await sets.set_image(self.api, self.namespace, names, image)
 
     async def set_replicas(self, name: str, replicas: int) -> None:
-        """Change the wanted number of pods of a set."""
-        await sets.set_replicas(self.api, self.namespace, name, replicas)
+        await self.patch(STATEFULSETS, name, {"spec": {"replicas": replicas}})
 
     async def annotate(self, name: str, **changes: str | None) -> None:
         """Set annotations of a set by key, or remove them with None (use `**{"a/b": "c"}`)."""
-        await sets.annotate(self.api, self.namespace, name, **changes)
+        await self.patch(STATEFULSETS, name, {"metadata": {"annotations": changes}})
 
     async def label(self, name: str, **changes: str | None) -> None:
         """Set labels of a set by key, or remove them with None."""
-        await sets.label(self.api, self.namespace, name, **changes)
+        await self.patch(STATEFULSETS, name, {"metadata": {"labels": changes}})
 
     # Waits: each raises TimeoutError with what is missing
 
@@ -140,11 +133,11 @@ class World:
 
     async def wait_ready(self, names: Sequence[str]) -> Snapshot:
         """Wait until each set has all its pods ready and its status says so."""
-        return await sets.wait_ready(self.api, self.namespace, names)
+        return await self.wait_until(sets.each_of(names, sets.missing_ready))
 
     async def wait_rolled(self, names: Sequence[str]) -> Snapshot:
         """Wait until each set is ready, wholly on its update revision, and its status says so."""
-        return await sets.wait_rolled(self.api, self.namespace, names)
+        return await self.wait_until(sets.each_of(names, sets.missing_rolled))
 
     async def wait_adopted(self, names: Sequence[str], limit: timedelta = WAIT_LIMIT) -> None:
         """Wait until each set is rolled and its status names the update revision as the current."""
@@ -152,10 +145,14 @@ class World:
 
     async def wait_pod(self, name: str, what: str, holds: Callable[[Json], bool]) -> Json:
         """Wait until a pod exists of which `holds` is true and return it."""
-        return await sets.wait_pod(self.api, self.namespace, name, what, holds)
+
+        def check(now: Snapshot) -> Missing:
+            pod = now.pods.get(name)
+            return "" if pod is not None and holds(pod) else f"{name} is not {what}"
+
+        return (await self.wait_until(check)).pods[name]
 
     async def wait_image(self, pod: str, image: str) -> None:
-        """Wait until a pod has an image."""
         await self.wait_pod(pod, f"at {image}", lambda found: image_of(found) == image)
 
     async def roll(self, names: Sequence[str], image: str, limit: timedelta = WAIT_LIMIT) -> None:
