@@ -109,11 +109,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """Return whether it changes something."""
         return self.verb in ("patch", "update", "delete")
 
     def fits(self, sent: SentCall) -> bool:
-        """Return whether a call is this one."""
         requested = (sent.verb, sent.plural, sent.name, sent.round)
         return requested == (self.verb, self.plural, self.name, self.round)
 
@@ -129,7 +127,6 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a line of a report."""
         one = self.target
         where = f"{one.verb} {one.round} of {one.plural} {one.name}" if one.verb else f"{one.at}"
         return f"{self.limit} at a time, {where}: {self.hit}; {self.heir}"
@@ -180,7 +177,6 @@ class AimedFaults(NoFaults):
         return now() - aim.target.since + MOMENT
 
     def record_kill(self) -> None:
-        """Strike no more."""
         assert self._aim is not None, "nothing is killed without an aim"
         fault = Fault(at=now(), number=1, kind="aimed", actor=self._acting, text=self._aim.text)
         self._report(fault)

@@ -67,7 +67,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return what is wrong with it."""
         what = self.job.plan.text if self.job.plan is not None else f"seed {self.job.seed}"
         return "\n".join([f"{self.job.scenario}, {what}", *self.violations, *self.undetermined])
 
@@ -86,7 +85,6 @@ class Tally(msgspec.Struct):
     failed: list[Summary] = []
 
     def add(self, summary: Summary) -> None:
-        """Count one run."""
         if summary.job.plan is None:
             self.schedules += 1
             self.healed += summary.is_healed
@@ -113,7 +111,6 @@ class Tally(msgspec.Struct):
 
 
 def run_job(job: Job) -> Summary:
-    """Run one job and keep what counts."""
     begin = time.process_time()
     scenario = get_scenario(job.scenario)
     with _Naming(job):

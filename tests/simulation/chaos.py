@@ -6,7 +6,7 @@ Each is numbered and recorded in the history when it strikes.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, cast
@@ -15,10 +15,9 @@ import msgspec
 from msgspec.structs import fields, replace
 from rollout_lab.admission.registrations import no_downscale, pod_eviction
 from rollout_lab.admission.webhooks import HookCall, HookCaller
-from rollout_lab.model.fields import children
+from rollout_lab.model.fields import children, name_of
 from rollout_lab.model.history import Fault, History
 from rollout_lab.model.request import ApiRequest
-from rollout_lab.process import SimulatedProcess
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_lab.world import Sandbox
 
@@ -63,7 +62,7 @@ def draw_blows(blows: Blows, rng: random.Random, within: timedelta) -> list[Blow
         for _ in range(_draw_count(rng, getattr(blows, one.name)))
     ]
     drawn.sort(key=lambda blow: blow.at)
-    return list(_numbered(drawn))
+    return [replace(blow, number=number) for number, blow in enumerate(drawn, FIRST_BLOW)]
 
 
 class Chaos:
@@ -115,11 +114,6 @@ class Chaos:
                 process.link.cut_pods = True
                 await asyncio.sleep(blow.lasts.total_seconds())
                 process.link.cut_pods = False
-            case _:
-                await self._strike_world(blow, process)
-
-    async def _strike_world(self, blow: Blow, process: SimulatedProcess) -> None:
-        match blow.kind:
             case "clock_jump":
                 # From a second to six hours, each power of ten alike.
                 span = timedelta(seconds=21_600 ** abs(2 * blow.size - 1))
@@ -164,7 +158,7 @@ class Chaos:
         if not pods:
             return
         pod = pods[int(len(pods) * blow.size)]
-        name = _name(pod)
+        name = name_of(pod)
         if any(
             one.get("reason") == "Unschedulable" for one in children(pod, "status", "conditions")
         ):
@@ -190,17 +184,6 @@ class Chaos:
         )
 
 
-def _numbered(blows: list[Blow]) -> Iterator[Blow]:
-    for place, blow in enumerate(blows):
-        yield Blow(
-            number=FIRST_BLOW + place,
-            kind=blow.kind,
-            at=blow.at,
-            lasts=blow.lasts,
-            size=blow.size,
-        )
-
-
 def _draw_count(rng: random.Random, expected: float) -> int:
     """Return how many: as often one more as the expectation says, never very many."""
     count = 0
@@ -222,12 +205,6 @@ def _draw_span(rng: random.Random, kind: str) -> timedelta:
 
 def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():.1f} s"
-
-
-def _name(found: JsonObject) -> str:
-    metadata = found["metadata"]
-    assert isinstance(metadata, dict)
-    return str(metadata["name"])
 
 
 # Behind those of calls and events, and behind the blows.
@@ -282,7 +259,6 @@ class FaultyHooks:
         self._is_over = False
 
     def heal(self) -> None:
-        """Let everything through from now on."""
         self._is_over = True
 
     async def __call__(self, call: HookCall) -> bytes:

@@ -51,7 +51,6 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
         await self.people.patch(NODES, node_name, {"spec": {"unschedulable": is_on}})
 
     async def evict(self, pod: str, dry: Dry = "") -> None:
-        """Request once the eviction of a pod."""
         body: JsonObject = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -109,7 +108,6 @@ async def create_budget(people: People, budget: JsonObject) -> None:
 
 
 async def change_budget(people: People, name: str, spec: JsonObject) -> None:
-    """Merge some fields into the spec of a budget."""
     people.say(f"changes the budget {name}: {_reported({'spec': spec})}")
     await people.patch(ZONE_BUDGETS, name, {"spec": spec})
 

@@ -91,7 +91,6 @@ class ScriptedFaults:
         return tuple(self._waiting)
 
     def heal(self) -> None:
-        """Let nothing more come true."""
         self._waiting.clear()
 
     def on_call(self, sent: SentCall) -> FaultDecision:

@@ -84,7 +84,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a line of a report."""
         what = f"{self.step} {self.number}{f' of {self.plural}' if self.plural else ''}"
         if self.crash is not None:
             return f"{what}: crash {self.crash.name.lower()}, restart {self.cache_age}"

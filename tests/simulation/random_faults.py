@@ -103,6 +103,65 @@ _ERRORS: Final = (
 _CHANGES: Final = frozenset({"update", "patch", "delete"})
 
 
+def _span(size: float, longest: float) -> timedelta:
+    """Return a span between 50 ms and `longest` seconds; its logarithm is evenly spread."""
+    seconds = _SHORTEST * (longest / _SHORTEST) ** size
+    return timedelta(seconds=round(seconds, 3))
+
+
+def _one_of(choices: Sequence[_T], choice: float) -> _T:
+    return choices[int(choice * len(choices))]
+
+
+def _slow(size: float, choice: float) -> FaultDecision:
+    span = _span(size, LONGEST_SLOW)
+    return FaultDecision(before=span) if choice < 0.5 else FaultDecision(after=span)
+
+
+def _late_pod(size: float, _: float) -> PodCallOutcome:
+    least, most = LATE_POD
+    return PodCallOutcome(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
+
+
+# What each kind means, by its size and a choice, both from 0 to 1. The dice go through the kinds in
+# this order.
+_Kinds = Mapping[str, Callable[[float, float], _T]]
+_CALLS: Final[_Kinds[FaultDecision]] = {
+    "crash": lambda size, choice: FaultDecision(crash=_one_of(tuple(CrashPoint), choice)),
+    "slow": _slow,
+    "throttled": lambda size, choice: FaultDecision(fails=Failure.THROTTLED),
+    "lost": lambda size, choice: FaultDecision(fails=_one_of(_LOST, choice)),
+    "late": lambda size, choice: FaultDecision(
+        fails=Failure.LATE, before=_span(size, LONGEST_LATE)
+    ),
+    "conflict": lambda size, choice: FaultDecision(fails=Failure.CONFLICT),
+    "gone": lambda size, choice: FaultDecision(fails=Failure.GONE),
+    "too_many": lambda size, choice: FaultDecision(fails=_one_of(_TOO_MANY, choice)),
+    "server_error": lambda size, choice: FaultDecision(fails=_one_of(_ERRORS, choice)),
+}
+_EVENTS: Final[_Kinds[EventOutcome]] = {
+    "drop_bookmark": lambda size, choice: EventOutcome(drop=True),
+    "drop_event": lambda size, choice: EventOutcome(drop=True),
+    "delay_event": lambda size, choice: EventOutcome(delay=_span(size, LONGEST_LAG)),
+    "duplicate_event": lambda size, choice: EventOutcome(duplicate=True),
+    "freeze": lambda size, choice: EventOutcome(freeze=_span(size, LONGEST_FREEZE)),
+    "cut_stream": lambda size, choice: EventOutcome(cut=True),
+    "gone_event": lambda size, choice: EventOutcome(gone=True),
+    "spoil_event": lambda size, choice: EventOutcome(spoil=True),
+}
+_POD_CALLS: Final[_Kinds[PodCallOutcome]] = {
+    "pod_failure": lambda size, choice: PodCallOutcome(fails=_one_of(tuple(PodFailure), choice)),
+    "pod_slow": lambda size, choice: PodCallOutcome(after=_span(size, SLOWEST_POD)),
+    "crash": lambda size, choice: PodCallOutcome(crash=_one_of(tuple(CrashPoint), choice)),
+    "pod_late": _late_pod,
+}
+_REVIEWS: Final[_Kinds[ReviewOutcome]] = {
+    "review_lost": lambda size, choice: ReviewOutcome(reset=choice < 0.5, lost=choice >= 0.5),
+    "review_slow": lambda size, choice: ReviewOutcome(delay=_span(size, SLOWEST_REVIEW)),
+    "crash": lambda size, choice: ReviewOutcome(crash=True),
+}
+
+
 class RandomFaults:
     """Faults by the dice of `rng`, numbered from 1 on as they come.
 
@@ -122,6 +181,8 @@ class RandomFaults:
         self._report = report
         self._only = only
         self._is_healed = False
+        self.patches_take = NO_TIME
+        """What each PATCH of a StatefulSet takes, where no fault strikes it."""
         self.is_held = False
         """Whether nothing goes wrong yet; the dice are thrown all the same."""
         self.fired: Counter[str] = Counter()
@@ -134,39 +195,30 @@ class RandomFaults:
         self._is_healed = True
 
     def on_call(self, sent: SentCall) -> FaultDecision:
-        which, size, choice = self._random(), self._random(), self._random()
-        kind = _choose(which, self._list_call_rates(sent))
-        if kind is None:
-            return OUTCOME
-        outcome = _outcome_of(kind, size, choice)
-        return (
-            outcome if self._fire(kind, sent.actor, f"{sent.text}: {_word(outcome)}") else OUTCOME
-        )
+        fits = {
+            "late": sent.is_write,
+            "conflict": sent.verb in _CHANGES,
+            "gone": sent.verb in ("list", "watch"),
+        }
+        kind, outcome = self._throw(_CALLS, OUTCOME, fits)
+        if kind and self._fire(kind, sent.actor, f"{sent.text}: {_word(outcome)}"):
+            return outcome
+        if self.patches_take and (sent.verb, sent.plural) == ("patch", "statefulsets"):
+            return FaultDecision(before=self.patches_take)
+        return OUTCOME
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        which, size = self._random(), self._random()
-        rates = self._rates
         is_bookmark = type == "BOOKMARK"
-        kind = _choose(
-            which,
-            (
-                ("drop_bookmark", rates.drop_bookmark if is_bookmark else 0.0),
-                ("drop_event", 0.0 if is_bookmark else rates.drop_event),
-                ("delay_event", rates.delay_event),
-                ("duplicate_event", rates.duplicate_event),
-                ("freeze", rates.freeze),
-                ("cut_stream", rates.cut_stream),
-                ("gone_event", rates.gone_event),
-                ("spoil_event", 0.0 if is_bookmark else rates.spoil_event),
-            ),
-        )
-        if kind is None:
-            return EVENT_OUTCOME
-        outcome = _event_outcome_of(kind, size)
+        fits = {
+            "drop_bookmark": is_bookmark,
+            "drop_event": not is_bookmark,
+            "spoil_event": not is_bookmark,
+        }
+        kind, outcome = self._throw(_EVENTS, EVENT_OUTCOME, fits, has_choice=False)
         text = f"event {number} of {plural}: {type} {name}".rstrip()
         if span := outcome.delay or outcome.freeze:
             text = f"{text}: {span}"
-        return outcome if self._fire(kind, actor, text) else EVENT_OUTCOME
+        return outcome if kind and self._fire(kind, actor, text) else EVENT_OUTCOME
 
     def on_list(self, sent: SentCall) -> timedelta:
         which, size = self._random(), self._random()
@@ -177,59 +229,37 @@ class RandomFaults:
         return age if self._fire("stale_list", sent.actor, text) else NO_TIME
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        which, size, choice = self._random(), self._random(), self._random()
-        rates = self._rates
-        kind = _choose(
-            which,
-            (
-                ("pod_failure", rates.pod_failure),
-                ("pod_slow", rates.pod_slow),
-                ("crash", rates.crash),
-                ("pod_late", rates.pod_late),
-            ),
-        )
-        if kind is None:
-            return POD_CALL_OUTCOME
-        outcome = _pod_call_outcome_of(kind, size, choice)
+        kind, outcome = self._throw(_POD_CALLS, POD_CALL_OUTCOME)
         span = outcome.takes or outcome.after
         what = outcome.crash.name.lower() if outcome.crash else outcome.fails or f"{span}"
-        return outcome if self._fire(kind, actor, f"{method} {pod}: {what}") else POD_CALL_OUTCOME
+        text = f"{method} {pod}: {what}"
+        return outcome if kind and self._fire(kind, actor, text) else POD_CALL_OUTCOME
 
     def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        which, size, choice = self._random(), self._random(), self._random()
-        rates = self._rates
-        kind = _choose(
-            which,
-            (
-                ("review_lost", rates.review_lost),
-                ("review_slow", rates.review_slow),
-                ("crash", rates.crash),
-            ),
-        )
-        if kind is None:
-            return REVIEW_OUTCOME
-        outcome = ReviewOutcome(
-            delay=_span(size, SLOWEST_REVIEW) if kind == "review_slow" else NO_TIME,
-            reset=kind == "review_lost" and choice < 0.5,
-            lost=kind == "review_lost" and choice >= 0.5,
-            crash=kind == "crash",
-        )
-        return outcome if self._fire(kind, actor, f"{way} of a review") else REVIEW_OUTCOME
+        kind, outcome = self._throw(_REVIEWS, REVIEW_OUTCOME)
+        fires = kind and self._fire(kind, actor, f"{way} of a review")
+        return outcome if fires else REVIEW_OUTCOME
 
-    def _list_call_rates(self, sent: SentCall) -> Sequence[tuple[str, float]]:
-        """Return what may happen to a call; a kind that makes no sense for it has no rate."""
-        rates = self._rates
-        return (
-            ("crash", rates.crash),
-            ("slow", rates.slow),
-            ("throttled", rates.throttled),
-            ("lost", rates.lost),
-            ("late", rates.late if sent.is_write else 0.0),
-            ("conflict", rates.conflict if sent.verb in _CHANGES else 0.0),
-            ("gone", rates.gone if sent.verb in ("list", "watch") else 0.0),
-            ("too_many", rates.too_many),
-            ("server_error", rates.server_error),
-        )
+    def _throw(
+        self,
+        kinds: _Kinds[_T],
+        usual: _T,
+        fits: Mapping[str, bool] = {},
+        *,
+        has_choice: bool = True,
+    ) -> tuple[str, _T]:
+        """Throw the dice; return the kind in whose part of 0..1 they fall, and what it means.
+
+        A kind that makes no sense has no part. The name is empty where all is as usual.
+        """
+        which, size = self._random(), self._random()
+        choice = self._random() if has_choice else 0.0
+        for kind, mean in kinds.items():
+            rate = getattr(self._rates, kind) if fits.get(kind, True) else 0.0
+            if which < rate:
+                return kind, mean(size, choice)
+            which -= rate
+        return "", usual
 
     def _fire(self, kind: str, actor: str, text: str) -> bool:
         """Count a fault; return whether it is to happen."""
@@ -244,31 +274,6 @@ class RandomFaults:
         return True
 
 
-def _choose(which: float, rates: Sequence[tuple[str, float]]) -> str | None:
-    """Return the kind in whose part of 0..1 `which` lies."""
-    for kind, rate in rates:
-        if which < rate:
-            return kind
-        which -= rate
-    return None
-
-
-def _outcome_of(kind: str, size: float, choice: float) -> FaultDecision:
-    crashes = tuple(CrashPoint)
-    outcomes: Mapping[str, Callable[[], FaultDecision]] = {
-        "crash": lambda: FaultDecision(crash=_one_of(crashes, choice)),
-        "slow": lambda: _slow(_span(size, LONGEST_SLOW), choice),
-        "throttled": lambda: FaultDecision(fails=Failure.THROTTLED),
-        "lost": lambda: FaultDecision(fails=_one_of(_LOST, choice)),
-        "late": lambda: FaultDecision(fails=Failure.LATE, before=_span(size, LONGEST_LATE)),
-        "conflict": lambda: FaultDecision(fails=Failure.CONFLICT),
-        "gone": lambda: FaultDecision(fails=Failure.GONE),
-        "too_many": lambda: FaultDecision(fails=_one_of(_TOO_MANY, choice)),
-        "server_error": lambda: FaultDecision(fails=_one_of(_ERRORS, choice)),
-    }
-    return outcomes[kind]()
-
-
 def _word(outcome: FaultDecision) -> str:
     """Return what becomes of a call; of a late one with the span, by which it is found again."""
     if outcome.crash:
@@ -276,48 +281,3 @@ def _word(outcome: FaultDecision) -> str:
     if outcome.fails is Failure.LATE:
         return f"{outcome.fails}: {outcome.before}"
     return outcome.fails or f"{outcome.before or outcome.after}"
-
-
-def _event_outcome_of(kind: str, size: float) -> EventOutcome:
-    match kind:
-        case "delay_event":
-            return EventOutcome(delay=_span(size, LONGEST_LAG))
-        case "drop_event" | "drop_bookmark":
-            return EventOutcome(drop=True)
-        case "duplicate_event":
-            return EventOutcome(duplicate=True)
-        case "freeze":
-            return EventOutcome(freeze=_span(size, LONGEST_FREEZE))
-        case "cut_stream":
-            return EventOutcome(cut=True)
-        case "spoil_event":
-            return EventOutcome(spoil=True)
-        case _:
-            return EventOutcome(gone=True)
-
-
-def _pod_call_outcome_of(kind: str, size: float, choice: float) -> PodCallOutcome:
-    match kind:
-        case "pod_failure":
-            return PodCallOutcome(fails=_one_of(tuple(PodFailure), choice))
-        case "pod_slow":
-            return PodCallOutcome(after=_span(size, SLOWEST_POD))
-        case "pod_late":
-            least, most = LATE_POD
-            return PodCallOutcome(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
-        case _:
-            return PodCallOutcome(crash=_one_of(tuple(CrashPoint), choice))
-
-
-def _slow(span: timedelta, choice: float) -> FaultDecision:
-    return FaultDecision(before=span) if choice < 0.5 else FaultDecision(after=span)
-
-
-def _span(size: float, longest: float) -> timedelta:
-    """Return a span between 50 ms and `longest` seconds; its logarithm is evenly spread."""
-    seconds = _SHORTEST * (longest / _SHORTEST) ** size
-    return timedelta(seconds=round(seconds, 3))
-
-
-def _one_of(choices: Sequence[_T], choice: float) -> _T:
-    return choices[int(choice * len(choices))]

@@ -66,9 +66,7 @@ class Patient(Protocol):
     """The operator whose process is struck and comes back."""
 
     @property
-    def process(self) -> SimulatedProcess:
-        """Return its present life."""
-        ...
+    def process(self) -> SimulatedProcess: ...
 
     def crash(self, back_after: timedelta) -> None:
         """End it without any clean-up."""
@@ -87,7 +85,6 @@ class ActingReplica:
 
     @property
     def process(self) -> SimulatedProcess:
-        """Return its process."""
         return self._find().process
 
     def crash(self, back_after: timedelta) -> None:

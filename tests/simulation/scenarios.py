@@ -34,7 +34,6 @@ class Size(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return it as commands take it."""
         return f"{self.zones}x{self.pods}"
 
 
@@ -83,7 +82,6 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def list_zones(size: Size, group: str = GROUP) -> list[ZoneSpec]:
-    """Return the zones a, b, ... of a group."""
     return [
         ZoneSpec(name=f"{group}-zone-{letter}", group=group, replicas=size.pods)
         for letter in "abcdefgh"[: size.zones]

@@ -58,7 +58,6 @@ def leave(make: Maker, *ways: Leave) -> Maker:
 
 
 async def _move(people: People, names: Sequence[str], ways: Sequence[Leave]) -> None:
-    """Have zones leave, one after the other."""
     await people.wait(BEGIN, 2 * BEGIN)
     for _ in range(people.rng.randint(1, MOST_DEPARTURES)):
         name = people.rng.choice(names)

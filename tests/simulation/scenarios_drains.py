@@ -105,7 +105,6 @@ def drained_by_partition_and_two(size: Size) -> Scenario:
 
 
 async def set_up(people: People, zones: Sequence[ZoneSpec], budget: JsonObject) -> None:
-    """Add the nodes of all zones, and the budget."""
     for zone in zones:
         for number in range(NODES_OF_A_ZONE):
             name = node_name(zone.name, number)
@@ -114,7 +113,6 @@ async def set_up(people: People, zones: Sequence[ZoneSpec], budget: JsonObject) 
 
 
 def node_name(zone: str, number: int) -> str:
-    """Return the name of a node of a zone, counted from 0."""
     return f"node-{zone[-1]}-{number}"
 
 
@@ -147,7 +145,6 @@ class _Tale:
         ]
 
     def tell(self, name: str) -> Scenario:
-        """Return the scenario of a name."""
         return Scenario(
             name,
             self.size,

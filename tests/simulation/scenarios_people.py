@@ -157,14 +157,12 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         await self.patch(STATEFULSETS, name, {"metadata": {"labels": {key: value}}})
 
     async def change_spec(self, name: str, spec: JsonObject) -> None:
-        """Merge some fields into the spec."""
         self.say(f"changes the spec of {name}: {spec}")
         await self.patch(STATEFULSETS, name, {"spec": spec})
 
     async def scale(
         self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
     ) -> None:
-        """Request once so many replicas."""
         dry = " in a dry run" if is_dry_run else ""
         self.say(f"scales {name} to {replicas} by {route}{dry}")
         request = await self._scale_request(name, replicas, route)
@@ -194,7 +192,6 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         await self.post(REPLICA_TEMPLATES, make(REPLICA_TEMPLATES, name, {"replicas": replicas}))
 
     async def scale_template(self, name: str, replicas: int) -> None:
-        """Have a ReplicaTemplate want so many replicas, as an autoscaler does."""
         self.say(f"scales the ReplicaTemplate {name} to {replicas}")
         body: JsonObject = {"spec": {"replicas": replicas}}
         await self.patch(REPLICA_TEMPLATES, name, body, subresource="scale")
@@ -263,7 +260,6 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make(resource: Resource, name: str, spec: JsonObject, **metadata: object) -> JsonObject:
-    """Return an object of a kind."""
     return {
         "apiVersion": api_version_of(resource),
         "kind": resource.kind,

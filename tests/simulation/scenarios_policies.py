@@ -114,7 +114,6 @@ async def create_policy(people: People, name: str, limit: int = 1) -> None:
 
 
 async def change_policy(people: People, name: str, spec: JsonObject) -> None:
-    """Merge some fields into the spec of a policy."""
     people.say(f"changes the policy {name}: {spec}")
     await people.patch(MULTI_AZ_ROLLOUTS, name, {"spec": spec})
 

@@ -78,7 +78,6 @@ def _release(name: str, size: Size, script: Script, last: str) -> Scenario:
 
 
 def list_applied_zones(size: Size, image: str) -> list[ZoneSpec]:
-    """Return the zones that the Kustomization applies."""
     labels = label_owner(APP, "default")
     zones = list_zones(size, GROUP)
     return [
@@ -96,7 +95,6 @@ async def create_release(
 
 
 async def create(people: People, *objects: ReleaseObject) -> None:
-    """Create objects of releases."""
     for one in objects:
         people.say(f"creates the {one.resource.kind} {text(one.body, 'metadata', 'name')}")
         await people.send(one.create(people.sandbox.namespace, people.name))
@@ -109,7 +107,6 @@ async def announce(people: People, tag: str) -> None:
 
 
 async def open_gate(people: People, name: str, *, is_open: bool) -> None:
-    """Open or close a gate."""
     people.say(f"{'opens' if is_open else 'closes'} the gate {name}")
     await people.patch(ROLLOUT_GATES, name, {"spec": {"passing": is_open}})
 

@@ -14,16 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 from rollout_lab.model.history import Fault
-from rollout_lab.network.faults import (
-    OUTCOME,
-    EventOutcome,
-    FaultDecision,
-    Faults,
-    PodCallOutcome,
-    ReviewOutcome,
-    SentCall,
-    Way,
-)
+from rollout_lab.network.faults import Faults
 from rollout_lab.world import Sandbox
 
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
@@ -87,7 +78,6 @@ class RandomCourse:
 
     @property
     def numbers(self) -> list[int]:
-        """Return the numbers of the blows that were drawn."""
         return [blow.number for blow in self._blows]
 
     def make_faults(self, record: Callable[[Fault], None]) -> Faults:
@@ -95,7 +85,8 @@ class RandomCourse:
             split(self._seed, "faults"), self._profile.calls, record, only=self._only
         )
         self._faults.is_held = bool(self._scenario.watched_for)
-        return SlowPatches(self._faults, self.patches_take) if self.patches_take else self._faults
+        self._faults.patches_take = self.patches_take
+        return self._faults
 
     async def begin(self, sandbox: Sandbox) -> None:
         """Stand between the API server and its webhooks, and add another webhook."""
@@ -144,31 +135,6 @@ def _draw_course(seed: int) -> tuple[random.Random, timedelta, bool]:
     rng = split(seed, "course")
     active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
     return rng, active, rng.random() < HEALING_SHARE
-
-
-class SlowPatches:
-    """Faults of others, in a world where each PATCH of a StatefulSet takes long to arrive."""
-
-    def __init__(self, faults: Faults, takes: timedelta) -> None:
-        self._faults = faults
-        self._outcome = FaultDecision(before=takes)
-
-    def on_call(self, sent: SentCall) -> FaultDecision:
-        outcome = self._faults.on_call(sent)
-        is_patch = (sent.verb, sent.plural) == ("patch", "statefulsets")
-        return self._outcome if is_patch and outcome == OUTCOME else outcome
-
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        return self._faults.on_event(actor, plural, type, name, number)
-
-    def on_list(self, sent: SentCall) -> timedelta:
-        return self._faults.on_list(sent)
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        return self._faults.on_pod_call(actor, method, pod)
-
-    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        return self._faults.on_review(actor, way)
 
 
 async def _send_bookmarks(sandbox: Sandbox) -> None:

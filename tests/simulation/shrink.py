@@ -30,7 +30,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the one command that runs it again."""
         words = ["python -m tests.simulation run", f"--scenario {self.scenario}"]
         words.append(f"--seed {self.seed}")
         if self.size is not None:
@@ -52,7 +51,6 @@ Try = Callable[[Case], Failure | None]
 
 
 def run_case(case: Case, *, listens: bool = False) -> Outcome:
-    """Run a case."""
     scenario = get_scenario(case.scenario, case.size)
     return run(scenario, case.seed, only=case.only, listens=listens)
 

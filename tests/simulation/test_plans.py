@@ -125,7 +125,6 @@ def collect_kinds(jobs: Sequence[Job]) -> set[tuple[object, ...]]:
 
 
 def run_to_end(jobs: list[Job]) -> Tally:
-    """Run all jobs on all cores and add them up."""
     tally = Tally()
     for summary in run_all(jobs):
         tally.add(summary)

@@ -143,7 +143,6 @@ class GoldenTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_scenarios() -> Iterator[GoldenScenario]:
-    """Yield the scenarios of `traces.txt`."""
     for block in FILE.read_text("utf-8").split("\n-- ")[1:]:
         head, *lines = block.splitlines()
         name, _, title = head.partition(": ")
@@ -334,7 +333,6 @@ class Director:
         self._quota.is_used_up = False
 
     async def drain(self, letters: str) -> None:
-        """Drain a node of each zone, all at once."""
         async with asyncio.TaskGroup() as tasks:
             for letter in letters:
                 node = node_name(f"zone-{letter}", 0)

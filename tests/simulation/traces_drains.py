@@ -43,5 +43,4 @@ def guarded(letters: str, pods: int, spec: JsonObject) -> Callable[[People], Awa
 
 
 def drainer(director: "Director", letter: str) -> Drainer:
-    """Return who drains the nodes of a zone."""
     return Drainer(people=director.people.split(f"drain-{letter}"))
