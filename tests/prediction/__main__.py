@@ -16,11 +16,16 @@ from typing import Final
 
 import msgspec
 
-from tests.prediction.comparison import Going, Match, compare, describe
-from tests.prediction.forecasts import ForecastFailedError, foresee
+from tests.prediction.comparison import (
+    ForecastFailedError,
+    Going,
+    Match,
+    compare,
+    describe,
+    foresee,
+)
 from tests.prediction.plans import KINDS, make_plan
-from tests.prediction.records import Moment, keep, read
-from tests.prediction.runs import play
+from tests.prediction.runs import Moment, keep, play, read
 from tests.world.assets import locate_assets
 from tests.world.plane import ControlPlane
 from tests.world.world import World

@@ -3,13 +3,20 @@
 Pure.
 """
 
+import asyncio
+import json
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum, unique
 from itertools import combinations, zip_longest
+from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from tests.world.api import Json
+from tests.world.forkserver import run_program
 
 # Two pods of a zone that go so soon after each other went by one decision.
 TIE: Final = 0.25
@@ -34,12 +41,10 @@ class Going(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, Cause]:
-        """Return what is compared."""
         return (self.pod, self.cause)
 
     @property
     def zone(self) -> str:
-        """Return the StatefulSet of the pod."""
         return self.pod.rpartition("-")[0]
 
 
@@ -58,7 +63,6 @@ class Match(StrEnum):
 
     @property
     def agrees(self) -> bool:
-        """Return whether what was foreseen is what happened."""
         return self in (Match.SAME, Match.TIE)
 
 
@@ -120,3 +124,42 @@ def describe(foreseen: Sequence[Going], happened: Sequence[Going]) -> list[str]:
 
 def _show(going: Going | None) -> str:
     return "-" if going is None else f"{going.at:6.2f} s {going.pod} {going.cause}"
+
+
+LIMIT_S = 120
+
+
+class ForecastFailedError(RuntimeError):
+    """The command ended otherwise than with an answer; the text says how."""
+
+
+async def foresee(dump: Path, changes: Sequence[str], flags: Sequence[str]) -> list[Going]:
+    """Return the pods that would go, in order. Raises ForecastFailedError."""
+    words = [word for change in changes for word in ("-change", change)]
+    command = ("simulate", "-f", str(dump), "-o", "json", *flags, *words)
+    ended = await asyncio.to_thread(run_program, *command, env=os.environ, limit_s=LIMIT_S)
+    if ended.returncode != 0:
+        raise ForecastFailedError(f"{dump}: {ended.stderr}")
+    return list(read_goings(json.loads(ended.stdout)))
+
+
+def read_goings(answer: Json) -> Iterator[Going]:
+    """Yield the pods that go, for the cause that was reported.
+
+    One whose eviction is allowed goes only then: it may be going already.
+    """
+    announced: dict[str, Cause] = {}
+    for step in answer["steps"]:
+        at, text, what = step["at"], step["text"], step["what"]
+        if text.startswith("deletes "):
+            pod = text.split()[1].rstrip(":")
+            announced[pod] = Cause.DELETED
+            yield Going(pod, Cause.DELETED, at)
+        elif text == "eviction allowed by the webhook":
+            announced.setdefault(what, Cause.EVICTED)
+        elif text == "going down":
+            cause = announced.pop(what, Cause.SCALED)
+            if cause is not Cause.DELETED:
+                yield Going(what, cause, at)
+        elif text.startswith("created"):
+            announced.pop(what, None)

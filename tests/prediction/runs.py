@@ -5,30 +5,151 @@ its end was written after the list of pods was read.
 """
 
 import asyncio
+import json
 import random
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+from rollout_lab.simulate.changes import parse_change
 from rollout_lab.zones import ZoneSpec
 
 from tests.judge.book import Write
 from tests.prediction.comparison import Cause, Going
-from tests.prediction.foreknown import in_time, list_crashes
 from tests.prediction.hands import BAD, Hands, Nodes
 from tests.prediction.plans import Plan
-from tests.prediction.records import Moment
-from tests.prediction.taking import Taken, take
 from tests.system.budgeted import OTHER, create_budgets
 from tests.system.guarded import prepared_zone
 from tests.system.hooked import hook_up
-from tests.world.api import Json
+from tests.world.api import (
+    BUDGETS,
+    CONFIG_MAPS,
+    MUTATING_HOOKS,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_HOOKS,
+    Json,
+    Resource,
+)
+from tests.world.budgets import REPLICA_TEMPLATES, ZONE_BUDGETS
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE
 from tests.world.judge import match_deletes, match_evictions
 from tests.world.kubelet import Behaviour, Choose, Kind, image_of
 from tests.world.world import World
+
+RECORDS: Final = "moments.json"
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """A dump, what was still to be requested then, and what came."""
+
+    kind: str
+    """Of the plan."""
+    seed: int
+    at: float
+    """Seconds since the run began."""
+    dump: Path
+    changes: tuple[str, ...]
+    terminates_after: float
+    """Seconds."""
+    happened: tuple[Going, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.seed} after {self.at:.1f} s"
+
+
+def keep(moments: Iterable[Moment], folder: Path) -> None:
+    """Copy dumps into a folder, with all that is known of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = []
+    for number, moment in enumerate(moments):
+        path = folder / f"{number:03}-{moment.kind}-{moment.seed}.json"
+        # With its time, by which the command knows how old the pods are.
+        shutil.copy2(moment.dump, path)
+        kept.append(replace(moment, dump=path))
+    (folder / RECORDS).write_bytes(msgspec.json.encode(kept, enc_hook=str))
+
+
+def read(folder: Path) -> list[Moment]:
+    content = (folder / RECORDS).read_bytes()
+    return msgspec.json.decode(content, type=list[Moment], dec_hook=lambda kind, text: kind(text))
+
+
+KINDS: Final = (STATEFULSETS, PODS, ZONE_BUDGETS, BUDGETS, CONFIG_MAPS, REPLICA_TEMPLATES)
+CONFIGURATIONS: Final = (VALIDATING_HOOKS, MUTATING_HOOKS)
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A dump, and where in the history of the store it stands."""
+
+    path: Path
+    version: int
+    """Of the store when the pods were listed."""
+    pods: Sequence[Json]
+
+
+async def take(world: World, path: Path) -> Taken:
+    """Write a dump to a file."""
+    items: list[Json] = []
+    version, pods = 0, ()
+    for kind in KINDS:
+        listed = await world.api.list(kind, world.namespace)
+        items += _name_kinds(kind, listed)
+        if kind is PODS:
+            version, pods = int(listed["metadata"]["resourceVersion"]), listed["items"]
+    for kind in CONFIGURATIONS:
+        listed = await world.api.list(kind)
+        found = _name_kinds(kind, listed)
+        items += [one for one in found if one["metadata"]["name"].endswith(world.namespace)]
+    _write(path, items)
+    return Taken(path=path, version=version, pods=pods)
+
+
+def _write(path: Path, items: list[Json]) -> None:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def _name_kinds(resource: Resource, listed: Json) -> list[Json]:
+    """Return the objects of a list with what each is, which only the list itself says."""
+    kind = str(listed["kind"]).removesuffix("List")
+    return [{"apiVersion": resource.api_version, "kind": kind, **one} for one in listed["items"]]
+
+
+# After which a pod that was created has been seen, and is not ready: none is so soon.
+SEEN_AFTER = timedelta(seconds=0.5)
+
+
+def list_crashes(
+    names: Iterable[str], pods: Sequence[Json], image: str, ends_after: timedelta
+) -> Iterator[str]:
+    """Yield that pods of a bad image will crash: those that start, and those that come next."""
+    there = {str(pod["metadata"]["name"]): pod for pod in pods}
+    for name in names:
+        pod = there.get(name)
+        if pod is None:
+            yield f"pod {name} fails at {SEEN_AFTER.total_seconds():.2f}s"
+        elif "deletionTimestamp" in pod["metadata"]:
+            yield f"pod {name} fails at {(ends_after + SEEN_AFTER).total_seconds():.2f}s"
+        elif image_of(pod) == image and not _has_crashed(pod):
+            yield f"pod {name} fails at 0s"
+
+
+def _has_crashed(pod: Json) -> bool:
+    statuses = pod.get("status", {}).get("containerStatuses", ())
+    return any("waiting" in one["state"] for one in statuses)
+
+
+def in_time(changes: Iterable[str]) -> tuple[str, ...]:
+    """Return changes in the order of their times; those at once keep theirs."""
+    return tuple(sorted(changes, key=lambda text: parse_change(text).at or timedelta(0)))
+
 
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
 SERVICE: Final = "rollout-operator"

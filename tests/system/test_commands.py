@@ -25,8 +25,7 @@ from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 from rollout_operator import __version__
 from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
-from tests.prediction.comparison import compare, describe
-from tests.prediction.forecasts import foresee
+from tests.prediction.comparison import compare, describe, foresee
 from tests.prediction.plans import make_plan
 from tests.prediction.runs import play
 from tests.system.grants import READER, Grant, grant_reads

@@ -1,11 +1,15 @@
 """How near a forecast came, and what is read from one."""
 
+from datetime import timedelta
+
 import pytest
 from rollout_lab.simulate.changes import parse_change
 
-from tests.prediction.comparison import Cause, Going, Match, compare, describe
-from tests.prediction.forecasts import read_goings
+from tests.prediction.comparison import Cause, Going, Match, compare, describe, read_goings
+from tests.prediction.hands import render_rest
 from tests.prediction.plans import KINDS, make_plan
+from tests.prediction.runs import in_time, list_crashes
+from tests.world.api import Json
 
 
 def _go(text: str, cause: Cause = Cause.DELETED, at: float = 0) -> list[Going]:
@@ -89,3 +93,64 @@ def test_a_plan_comes_from_its_seed_in_words_that_simulate_takes(kind: str) -> N
         request.change for request in plan.requests
     ]
     assert list(plan.requests) == sorted(plan.requests, key=lambda request: request.at)
+
+
+def _pod(name: str, node: str, *, is_ready: bool = True) -> Json:
+    ready = {"type": "Ready", "status": str(is_ready)}
+    container = {"name": "app", "ready": is_ready, "state": {"running": {}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [{"name": "app"}]},
+        "status": {"phase": "Running", "conditions": [ready], "containerStatuses": [container]},
+    }
+
+
+WAITS = [_pod("a-0", "n0"), _pod("a-1", "n1")]
+STARTS = [_pod("a-0", "spare", is_ready=False), _pod("a-1", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "refused", "pods", "printed"),
+    [
+        pytest.param(["n0", "n1"], ["a-0"], WAITS, ["drain n0 n1 at 0.00s"], id="it waits"),
+        pytest.param(["n0", "n1"], ["a-0"], STARTS, ["drain spare n1 at 3.00s"], id="by name"),
+        pytest.param(["n0", "n1"], [], STARTS, ["drain n1 at 3.00s"], id="it was let go"),
+        pytest.param(["n1"], ["a-1"], WAITS[:1], [], id="nothing is left"),
+    ],
+)
+def test_the_rest_of_a_drain_is_another_one(
+    nodes: list[str], refused: list[str], pods: list[Json], printed: list[str]
+) -> None:
+    assert list(render_rest(nodes, {"a-0": 3.0}, refused, pods)) == printed
+
+
+def _crashed(name: str, image: str, *, state: str = "running", **head: str) -> Json:
+    return {
+        "metadata": {"name": name, **head},
+        "spec": {"containers": [{"image": image}]},
+        "status": {"containerStatuses": [{"state": {state: {}}}]},
+    }
+
+
+def test_pods_of_a_bad_image_crash_that_have_not_yet() -> None:
+    pods = [
+        _crashed("a-0", "bad"),
+        _crashed("a-1", "bad", state="waiting"),
+        _crashed("a-2", "v1", deletionTimestamp="2026-01-02T03:04:05Z"),
+        _crashed("a-4", "v1"),
+    ]
+    names = [f"a-{ordinal}" for ordinal in range(5)]
+
+    assert list(list_crashes(names, pods, "bad", timedelta(seconds=2))) == [
+        "pod a-0 fails at 0s",
+        "pod a-2 fails at 2.50s",
+        "pod a-3 fails at 0.50s",
+    ]
+
+
+def test_changes_are_reported_in_the_order_of_their_times() -> None:
+    assert in_time(["image v3 at 2s", "cordon n at 0s", "drain n at 0.50s"]) == (
+        "cordon n at 0s",
+        "drain n at 0.50s",
+        "image v3 at 2s",
+    )
