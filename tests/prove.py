@@ -35,7 +35,7 @@ import msgspec
 from tests.contract import __main__ as contract
 from tests.contract.plays import list_sequences
 from tests.flux.campaign import prove_contract
-from tests.kills.rounds import list_rounds, run_rounds
+from tests.kills.campaign import list_rounds, run_rounds
 from tests.kuberik.campaign import prove_equal
 from tests.models.elected import SAFE, list_not_shown
 from tests.mutants import automatic, matrix

@@ -7,7 +7,9 @@ the machine.
 
 import asyncio
 import random
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +20,64 @@ from typing import Final
 
 import msgspec
 
-from tests.kills.holders import Holders
 from tests.kills.replicas import Replica, Replicas, replicate
 from tests.kills.work import SCALED, list_zones, prepare
 from tests.system.waits import wait_true
+from tests.world.api import LEASES, Api
+from tests.world.assets import locate_assets
 from tests.world.hooks import POD_EVICTION, PREPARE_DOWNSCALE, Registration
+from tests.world.manifests import LEASE
+from tests.world.plane import ControlPlane
 from tests.world.service import Service
 from tests.world.world import World
+
+# Twice what a takeover may last: a test that waits longer says what it has seen.
+TAKEOVER_LIMIT: Final = timedelta(seconds=60)
+
+
+class Holders:
+    """Follows the Lease of one namespace for as long as `run` runs."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._moved = asyncio.Condition()
+        self.terms: list[tuple[float, str]] = []
+        """When, on the monotonic clock, which holder was seen first; empty: released."""
+
+    @property
+    def now(self) -> str:
+        return self.terms[-1][1] if self.terms else ""
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async for event in self._api.follow(LEASES, self._namespace):
+            if event.type == "DELETED" or event.object["metadata"]["name"] != LEASE:
+                continue
+            holder = event.object["spec"].get("holderIdentity") or ""
+            if not self.terms or holder != self.now:
+                async with self._moved:
+                    self.terms.append((time.monotonic(), holder))
+                    self._moved.notify_all()
+
+    async def wait_after(self, former: str, since: float) -> timedelta:
+        """Wait until another process than the `former` holder has the Lease; return how long.
+
+        `since` is a moment on the monotonic clock. Raises TimeoutError with all holders.
+        """
+
+        def find() -> float | None:
+            later = (at for at, holder in self.terms if at >= since and holder not in ("", former))
+            return next(later, None)
+
+        try:
+            async with asyncio.timeout(TAKEOVER_LIMIT.total_seconds()), self._moved:
+                await self._moved.wait_for(lambda: find() is not None)
+        except TimeoutError as late:
+            text = f"no other process than {former} since {since:.1f}: {self.terms[-5:]}"
+            raise TimeoutError(text) from late
+        return timedelta(seconds=(find() or since) - since)
+
 
 HOOKS: Final = (PREPARE_DOWNSCALE, POD_EVICTION)
 # How often the one that acts is hit, and not any.
@@ -68,7 +121,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what distinguishes it from others."""
         return f"seed {self.seed}, {self.replicas} operators"
 
     def make_rng(self, what: str) -> random.Random:
@@ -88,7 +140,6 @@ class Figures(msgspec.Struct):
     work: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, other: "Figures") -> None:
-        """Count in those of another round."""
         for hit, spans in other.spans.items():
             self.spans[hit] += spans
         self.kills += other.kills
@@ -238,3 +289,59 @@ async def play(world: World, plan: Round) -> Figures:
     figures = hunt.figures
     figures.superseded, figures.work = replicas.superseded, work.done
     return figures
+
+
+SIDE_BY_SIDE: Final = 2
+KILLS: Final = 10
+STOPS: Final = 2
+
+
+class Played(msgspec.Struct):
+    """What many rounds came to."""
+
+    figures: Figures = msgspec.field(default_factory=Figures)
+    failed: list[str] = []
+
+
+def list_rounds(kills: int, seed: int = 1) -> Sequence[Round]:
+    """Return rounds with so many kills together, of two and of three operators in turn."""
+    count = -(-kills // KILLS)
+    return [
+        Round(seed=seed + number, replicas=2 + number % 2, kills=KILLS, stops=STOPS)
+        for number in range(count)
+    ]
+
+
+def run_rounds(rounds: Sequence[Round]) -> Played:
+    """Play all of them. Raises NoControlPlaneError."""
+    return asyncio.run(_play_all(rounds))
+
+
+async def _play_all(rounds: Sequence[Round]) -> Played:
+    plane = ControlPlane(locate_assets(sys.stderr.write))
+    played, waiting = Played(), list(reversed(rounds))
+    try:
+        await plane.start()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(SIDE_BY_SIDE):
+                tasks.create_task(_play_on(plane, waiting, played), name=f"lane-{number}")
+    finally:
+        await plane.stop()
+    return played
+
+
+async def _play_on(plane: ControlPlane, waiting: list[Round], played: Played) -> None:
+    while waiting:
+        plan = waiting.pop()
+        folder = plane.folder / f"round-{plan.seed}"
+        folder.mkdir()
+        began = time.monotonic()
+        text = "clean"
+        try:
+            async with World(plane, folder) as world:
+                played.figures.add(await play(world, plan))
+                await world.assert_permitted()
+        except* (AssertionError, OSError, RuntimeError) as failures:
+            text = "".join(traceback.format_exception(failures))
+            played.failed.append(f"{plan.name}: {text}")
+        sys.stderr.write(f"{plan.name}: {time.monotonic() - began:.0f} s, {text}\n")

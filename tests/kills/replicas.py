@@ -46,7 +46,6 @@ class Replica(msgspec.Struct):
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it is ready, and left in peace."""
         return self.ready_since < math.inf
 
 

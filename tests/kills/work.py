@@ -149,5 +149,4 @@ async def prepare(world: World, make_rng: Callable[[str], random.Random]) -> Wor
 
 
 def list_zones(group: str) -> list[str]:
-    """Return the names of the zones of a group."""
     return [zone.name for zone in grouped_zones(group)]
