@@ -34,7 +34,6 @@ async def install_kinds(api: Api, folder: Path = FOLDER) -> None:
 
 
 async def wait_served(api: Api, crd: Json) -> None:
-    """Wait until the kind of a definition is served."""
     async with asyncio.timeout(SERVED_LIMIT.total_seconds()):
         while not await _is_served(api, crd["spec"]):  # noqa: ASYNC110 (an answer, no event)
             await asyncio.sleep(POLL.total_seconds())
@@ -136,7 +135,6 @@ async def evict(
 
 
 def native_budget(name: str, selector: Mapping[str, str], max_unavailable: int) -> Json:
-    """Return a PodDisruptionBudget."""
     return {
         "apiVersion": POLICY,
         "kind": "PodDisruptionBudget",

@@ -72,7 +72,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
         return self._process.pid
 
     @property

@@ -55,7 +55,6 @@ class Route(StrEnum):
 
     @property
     def is_scale(self) -> bool:
-        """Say whether it goes by the subresource."""
         return self.value.startswith("scale")
 
     @property

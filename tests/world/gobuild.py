@@ -55,7 +55,6 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         return kept
 
     def is_whole(self, folder: Path) -> bool:
-        """Return whether a folder holds all names."""
         return all(os.access(folder / part, os.X_OK) for part in self.parts)
 
     def _key(self) -> str:

@@ -101,7 +101,6 @@ class Hooks:
         return f"{hook}-{self.namespace}"
 
     def resource(self, hook: str) -> Resource:
-        """Return the kind of configuration that a hook has."""
         return MUTATING_HOOKS if hook == PREPARE_DOWNSCALE else VALIDATING_HOOKS
 
     async def fetch(self, hook: str) -> Json:
@@ -193,7 +192,6 @@ class Hooks:
                 await _remove(self._api, self.resource(hook), self.name(hook))
 
     def configuration(self, hook: str) -> Json:
-        """Return a configuration as it is written."""
         wanted = self.wanted
         is_mutating = self.resource(hook) is MUTATING_HOOKS
         limit = EVICTION_TIMEOUT if hook == POD_EVICTION else wanted.timeout

@@ -94,12 +94,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_done(self) -> bool:
-        """Say whether the server carried it out."""
         return self.code in (200, 201, 202) and not self.is_dry_run
 
     @property
     def is_dry_run(self) -> bool:
-        """Say whether the query requests a dry run."""
         return "dryRun=" in self.uri
 
 
@@ -116,12 +114,10 @@ class Delete(Request, frozen=True, kw_only=True):
 
 
 def read_request(entry: Json) -> Request:
-    """Return an audit entry."""
     return Request(**_read_fields(entry), body=entry.get("requestObject"))
 
 
 def read_delete(entry: Json) -> Delete:
-    """Return the audit entry of a pod delete."""
     requested = (entry.get("requestObject") or {}).get("preconditions") or {}
     is_done = entry.get("responseStatus", {}).get("code") in (200, 202)
     answer = (entry.get("responseObject") or {}).get("metadata", {}) if is_done else {}
@@ -381,7 +377,6 @@ class Restart(msgspec.Struct, kw_only=True):
 
     @property
     def zone(self) -> str:
-        """Return the StatefulSet of the pod."""
         return self.pod.rpartition("-")[0]
 
 

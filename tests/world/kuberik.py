@@ -196,7 +196,6 @@ SCHEMAS: Final[dict[str, Json]] = {
 
 
 def render_kinds() -> list[Json]:
-    """Return the five definitions."""
     return [_render(kind, schema) for kind, schema in SCHEMAS.items()]
 
 

@@ -154,7 +154,6 @@ class OperatorProcess:
 
     @property
     def child(self) -> Child:
-        """Return the process of the last start."""
         if self._child is None:
             raise RuntimeError(f"{self.name} was never started")
         return self._child
@@ -165,7 +164,6 @@ class OperatorProcess:
         return self._child is not None and self._child.exit_code is None
 
     async def is_ready(self) -> bool:
-        """Say whether `/ready` answers 200."""
         try:
             status, _ = await self.fetch("/ready")
         except (aiohttp.ClientError, TimeoutError):

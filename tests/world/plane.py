@@ -86,7 +86,6 @@ class ControlPlane:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_etcd(self) -> None:
-        """Start etcd on its kept data."""
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, self._peer_port))
         self._start(
             "etcd",
@@ -173,7 +172,6 @@ class ControlPlane:
         return Api(url or self.url, token or self.tokens[ADMIN], self.context())
 
     def kubeconfig(self, path: Path, token: str, *, url: str = "", namespace: str = "") -> Path:
-        """Write a kubeconfig for a token and return its path."""
         config: Json = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -226,7 +224,6 @@ class ControlPlane:
         return token
 
     async def create_account(self, api: Api, namespace: str, account: str) -> str:
-        """Create a ServiceAccount and return a token for it."""
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
         await api.create(SERVICE_ACCOUNTS, namespace, body)
         return await self.fetch_token(api, namespace, account)

@@ -1,7 +1,7 @@
 """A reverse proxy between the operator and the API server that can be made to misbehave.
 
 Rules are added and removed while requests run. The newest rule that matches a request decides how
-it is answered; `Freeze` and `Cut` also reach watches that are open already.
+it is answered; `Cut` also reaches watches that are open already.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Self, assert_never
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -24,47 +24,6 @@ HOP_BY_HOP: Final = frozenset(
 CONNECT_LIMIT: Final = timedelta(seconds=10)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule may read."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-
-    @property
-    def is_watch(self) -> bool:
-        """Say whether it requests a stream of changes."""
-        return self.method == "GET" and self.query.get("watch", "") in ("1", "true")
-
-    @property
-    def resource(self) -> str:
-        """Return the plural, with its subresource: `pods`, `statefulsets/status`."""
-        parts = self.path.strip("/").split("/")
-        rest = parts[2:] if parts[0] == "api" else parts[3:]
-        if rest[:1] == ["namespaces"] and len(rest) > 2:
-            rest = rest[2:]
-        return "/".join([*rest[:1], *rest[2:]])
-
-    @property
-    def verb(self) -> str:
-        """Return the verb as Kubernetes names it."""
-        parts = self.path.strip("/").split("/")
-        in_namespace = 2 if "namespaces" in parts[2:-2] else 0
-        depth = len(parts) - (2 if parts[0] == "api" else 3) - in_namespace
-        match self.method:
-            case "GET" if self.is_watch:
-                return "watch"
-            case "GET":
-                return "list" if depth == 1 else "get"
-            case "POST":
-                return "create"
-            case "PUT":
-                return "update"
-            case "DELETE" if depth == 1:
-                return "deletecollection"
-        return self.method.lower()
-
-
 class Delay(msgspec.Struct, frozen=True):
     """Forward after a time."""
 
@@ -72,7 +31,7 @@ class Delay(msgspec.Struct, frozen=True):
 
 
 class Freeze(msgspec.Struct, frozen=True):
-    """Hold the bytes of the answer back while the rule is in force, then let them flow."""
+    """Hold the answer back while the rule is in force, then let it flow."""
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -84,7 +43,8 @@ class NeverAnswer(msgspec.Struct, frozen=True):
 
 
 Effect = Delay | Freeze | Cut | NeverAnswer
-Predicate = Callable[[Request], bool]
+Predicate = Callable[[str, str], bool]
+"""By the verb, and the plural with its subresource: `pods`, `statefulsets/status`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,27 +61,33 @@ class Rule:
 
 
 def watches(resource: str = "") -> Predicate:
-    """Match watches, of one resource if it is named."""
-    return lambda request: request.is_watch and resource in ("", request.resource)
+    return lambda verb, of: verb == "watch" and resource in ("", of)
 
 
 def lists(resource: str = "") -> Predicate:
-    """Match lists, of one resource if it is named."""
-    return lambda request: request.verb == "list" and resource in ("", request.resource)
+    return lambda verb, of: verb == "list" and resource in ("", of)
 
 
 def verbs(verb: str, resource: str) -> Predicate:
-    """Match one verb on one resource."""
-    return lambda request: (request.verb, request.resource) == (verb, resource)
+    return lambda one, of: (one, of) == (verb, resource)
 
 
-@dataclass(slots=True, eq=False)
-class _Stream:
-    """An answer on its way to the operator."""
-
-    request: Request
-    transport: asyncio.Transport
-    gate: asyncio.Event
+def read_target(method: str, path: str, query: Mapping[str, str]) -> tuple[str, str]:
+    """Return the verb as Kubernetes names it, and the resource."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    is_collection = len(rest) == 1
+    if method == "GET" and query.get("watch", "") in ("1", "true"):
+        method = "WATCH"
+    verb = {
+        "GET": "list" if is_collection else "get",
+        "POST": "create",
+        "PUT": "update",
+        "DELETE": "deletecollection" if is_collection else "delete",
+    }.get(method, method.lower())
+    return verb, "/".join([*rest[:1], *rest[2:]])
 
 
 class FaultProxy:
@@ -131,8 +97,7 @@ class FaultProxy:
         self.plane = plane
         self.port = port
         self.rules: list[Rule] = []
-        self._streams: set[_Stream] = set()
-        self._frozen: dict[Rule, set[_Stream]] = {}
+        self._watches: list[tuple[asyncio.Transport, str]] = []
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.ServerRunner | None = None
         self._is_closing = asyncio.Event()
@@ -165,8 +130,8 @@ class FaultProxy:
         self._is_closing.set()
         for rule in list(self.rules):
             self.remove(rule)
-        for stream in self._streams:
-            stream.transport.abort()
+        for transport, _ in self._watches:
+            transport.abort()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._client is not None:
@@ -175,13 +140,13 @@ class FaultProxy:
     # Rules
 
     def add(self, predicate: Predicate, effect: Effect, *, times: int | None = None) -> Rule:
-        """Put a rule in force, for open watches too where its effect can reach them."""
+        """Put a rule in force, and break off open watches where that is its effect."""
         rule = Rule(predicate, effect, times)
         self.rules.append(rule)
-        for stream in list(self._streams):
-            if stream.request.is_watch and predicate(stream.request):
+        for transport, resource in list(self._watches):
+            if effect == Cut() and predicate("watch", resource):
                 rule.hits += 1
-                self._reach(rule, stream)
+                transport.abort()
         return rule
 
     def remove(self, rule: Rule) -> None:
@@ -189,8 +154,6 @@ class FaultProxy:
         if rule in self.rules:
             self.rules.remove(rule)
         rule.over.set()
-        for stream in self._frozen.pop(rule, ()):
-            stream.gate.set()
 
     @contextmanager
     def during(
@@ -203,19 +166,9 @@ class FaultProxy:
         finally:
             self.remove(rule)
 
-    def _reach(self, rule: Rule, stream: _Stream) -> None:
-        match rule.effect:
-            case Freeze():
-                stream.gate.clear()
-                self._frozen.setdefault(rule, set()).add(stream)
-            case Cut():
-                stream.transport.abort()
-            case _:
-                pass
-
-    def _match(self, request: Request) -> Rule | None:
+    def _match(self, verb: str, resource: str) -> Rule | None:
         for rule in reversed(self.rules):
-            if rule.times != 0 and rule.predicate(request):
+            if rule.times != 0 and rule.predicate(verb, resource):
                 rule.hits += 1
                 if rule.times is not None:
                     rule.times -= 1
@@ -225,71 +178,57 @@ class FaultProxy:
     # Serving
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
-        request = Request(method=incoming.method, path=incoming.path, query=dict(incoming.query))
+        verb, resource = read_target(incoming.method, incoming.path, incoming.query)
+        transport = incoming.transport
+        if transport is None:
+            raise ConnectionResetError("the operator has gone")
         body = await incoming.read()
-        rule = self._match(request)
-        match rule.effect if rule else None:
-            case None | Freeze():
-                pass
-            case Delay(by=by):
-                await asyncio.sleep(by.total_seconds())
-            case Cut():
-                _transport(incoming).abort()
-                raise web.HTTPBadGateway
-            case NeverAnswer():
-                async with self._upstream(incoming, body) as answer:
-                    await answer.read()
-                await self._is_closing.wait()
-                raise web.HTTPBadGateway
-            case effect:
-                assert_never(effect)
-        return await self._forward(incoming, request, body, rule)
-
-    async def _forward(
-        self, incoming: web.BaseRequest, request: Request, body: bytes, rule: Rule | None
-    ) -> web.StreamResponse:
-        stream = _Stream(request, _transport(incoming), asyncio.Event())
-        stream.gate.set()
-        self._streams.add(stream)
+        rule = self._match(verb, resource)
+        effect = rule.effect if rule else None
+        if isinstance(effect, Cut):
+            transport.abort()
+            raise web.HTTPBadGateway
+        if isinstance(effect, Delay):
+            await asyncio.sleep(effect.by.total_seconds())
+        watch = (transport, resource)
+        if verb == "watch":
+            self._watches.append(watch)
         try:
             async with self._upstream(incoming, body) as answer:
-                if rule is not None and not rule.over.is_set():
-                    self._reach(rule, stream)
-                headers = {
-                    key: value
-                    for key, value in answer.headers.items()
-                    if key.lower() not in HOP_BY_HOP
-                }
-                response = web.StreamResponse(status=answer.status, headers=headers)
-                await stream.gate.wait()
-                await response.prepare(incoming)
-                async for chunk in answer.content.iter_any():
-                    await stream.gate.wait()
-                    with suppress(ConnectionResetError):
-                        await response.write(chunk)
-                return response
+                if isinstance(effect, NeverAnswer):
+                    await answer.read()
+                    await self._is_closing.wait()
+                    raise web.HTTPBadGateway
+                if rule is not None and isinstance(effect, Freeze):
+                    await rule.over.wait()
+                return await _copy(answer, incoming)
         except aiohttp.ClientError as away:
             # What the operator should see of a restarting API server is a broken connection.
-            stream.transport.abort()
+            transport.abort()
             raise web.HTTPBadGateway from away
         finally:
-            self._streams.discard(stream)
+            if watch in self._watches:
+                self._watches.remove(watch)
 
     def _upstream(
         self, incoming: web.BaseRequest, body: bytes
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._client is None:
             raise RuntimeError("use `async with FaultProxy(...)`")
-        headers = {
-            key: value for key, value in incoming.headers.items() if key.lower() not in HOP_BY_HOP
-        }
+        headers = _pass_on(incoming.headers)
         return self._client.request(
             incoming.method, incoming.rel_url, data=body or None, headers=headers
         )
 
 
-def _transport(incoming: web.BaseRequest) -> asyncio.Transport:
-    transport = incoming.transport
-    if transport is None:
-        raise ConnectionResetError("the operator has gone")
-    return transport
+async def _copy(answer: aiohttp.ClientResponse, incoming: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, headers=_pass_on(answer.headers))
+    await response.prepare(incoming)
+    async for chunk in answer.content.iter_any():
+        with suppress(ConnectionResetError):
+            await response.write(chunk)
+    return response
+
+
+def _pass_on(headers: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key.lower() not in HOP_BY_HOP}

@@ -69,7 +69,6 @@ def serving(folder: Path, auth: str = "") -> Iterator[str]:
 
 
 def _wait_for(url: str, child: Child) -> None:
-    """Return once it answers, be it with a refusal."""
     for _ in range(_TRIES):
         assert child.exit_code is None, child.log.read_text()
         try:

@@ -38,11 +38,9 @@ class Service:
         self._server.close()
 
     def add(self, operator: OperatorProcess) -> None:
-        """Count in an operator that is ready."""
         self._endpoints.append(operator)
 
     def leads_to(self, operator: OperatorProcess) -> bool:
-        """Return whether connections may go to an operator."""
         return operator in self._endpoints
 
     def remove(self, operator: OperatorProcess) -> None:

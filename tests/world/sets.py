@@ -20,7 +20,6 @@ WAIT_LIMIT: Final = timedelta(seconds=120)
 
 
 async def create_zones(api: Api, namespace: str, zones: Iterable[ZoneSpec]) -> list[str]:
-    """Create the StatefulSets and return their names."""
     names = []
     for zone in zones:
         await api.create(STATEFULSETS, namespace, statefulset(zone, namespace))
@@ -45,7 +44,6 @@ class Snapshot(msgspec.Struct):
     """Pods by name, by the UID of each owner: a world may hold thousands."""
 
     def pods_of(self, name: str) -> list[Json]:
-        """Return the pods that a set owns."""
         owner = self.sets[name]["metadata"]["uid"] if name in self.sets else ""
         return list(self._owned.get(owner, {}).values())
 
@@ -211,7 +209,6 @@ def condition(pod: Json, kind: str) -> str:
 
 
 def describe_pod(pod: Json) -> str:
-    """Return one line about a pod."""
     status = pod["status"]
     states = [
         f"{'ready' if each['ready'] else 'not ready'}/{'/'.join(each.get('state', {}))}"

@@ -79,17 +79,14 @@ class PodCall(msgspec.Struct, kw_only=True):
 
     @property
     def host(self) -> str:
-        """Return the Host header."""
         return self.headers.get("host", "")
 
     @property
     def is_delayed(self) -> bool:
-        """Say whether it is about a delayed downscale."""
         return self.path.partition("?")[0] in DELAYED_PATHS
 
     @property
     def is_success(self) -> bool:
-        """Say whether a 2xx was written out."""
         return self.done_at is not None and self.status is not None and self.status // 100 == 2
 
 
@@ -138,7 +135,6 @@ class WebPods:
     # Addresses, as the kubelet requests them
 
     async def seat(self, pod: Json) -> str:
-        """Let a pod listen and return its address."""
         name = pod["metadata"]["name"]
         address = next_address()
         seat = self._seats[name] = _Seat(name, pod["metadata"]["uid"], address)
