@@ -273,7 +273,7 @@ def decode_zone_map(body: bytes) -> ZoneMap:
     """Raises DecodeError."""
     try:
         config_map = _MAP.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"not a ConfigMap: {error}") from error
     return ZoneMap(
         version=config_map.metadata.resource_version, data=config_map.data or {}, body=body

@@ -61,7 +61,11 @@ def test_a_map_without_data_has_no_entries(data: dict[str, None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [b"", b"null", b"[]", b"{}", body(data=[]), body(data={"a": 1}), body(metadata={})]
+    "wrong",
+    [
+        *(b"", b"null", b"[]", b"{}", body(data=[]), body(data={"a": 1}), body(metadata={})),
+        body().replace(b"README", b"\xff"),
+    ],
 )
 def test_what_is_no_map_is_refused(wrong: bytes) -> None:
     with pytest.raises(DecodeError, match="not a ConfigMap"):
