@@ -5,10 +5,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from rollout_operator.model import names
 from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet, StatusCondition
 from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     BUDGET_PATH,
+    LEASE_FLAG,
     NO_DOWNSCALE_PATH,
     PREPARE_DOWNSCALE_PATH,
     BundleFacts,
@@ -50,7 +52,7 @@ from rollout_operator.model.releases import (
     ScheduleStatus,
 )
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.rights import list_rights
+from rollout_operator.planning.rights import list_needs, list_rights
 from rollout_operator.planning.schedules import INVALID
 
 NAMESPACE: Final = "prod"
@@ -287,3 +289,29 @@ def schedule(problem: str = "", found: str = "") -> tuple[ScheduleObject]:
         status=status,
     )
     return (own,)
+
+
+def placed(labels: dict[str, str]) -> Installation:
+    """Return an installation with a policy over one StatefulSet, which says so of its zone."""
+    plain = zone("db", {"set": "db"}, group="")
+    one = replace(plain, placed=PlacedSet(name="db", labels=labels))
+    return good(one, policies=(policy(),))
+
+
+def annotated(**annotations: str) -> Installation:
+    """Return an installation with a zone whose annotations have the names of `model.names`."""
+    known = {getattr(names, name): text for name, text in annotations.items()}
+    return good(zone("zone-c", annotations=known))
+
+
+def find_needs(installed: Installation) -> str:
+    """Return the components for which rights are needed."""
+    return " ".join(sorted(list_needs(installed))) or "nothing"
+
+
+def find_watched(*arguments: str, **variables: str) -> str:
+    """Return where rights are needed, whether an operator of `ops` watches, and its Lease."""
+    one = replace(OPERATOR, arguments=arguments, variables=variables)
+    watches = replace(one, namespace="ops").watches(NAMESPACE)
+    shown = [" ".join(one.list_watched(NAMESPACE)), "watches prod" if watches else "does not"]
+    return "; ".join([*shown, f"Lease {lease}" if (lease := one.find(LEASE_FLAG)) else "no Lease"])
