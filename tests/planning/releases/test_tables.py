@@ -25,6 +25,7 @@ from rollout_operator.model.release_plan import (
     FluxTarget,
     FluxWrite,
     HealthCheck,
+    PolicyReading,
     ReleasePlan,
 )
 from rollout_operator.model.releases import (
@@ -36,15 +37,20 @@ from rollout_operator.model.releases import (
     PolicyOrder,
     Release,
     ReleaseGate,
+    ReleaseMetadata,
+    ReleaseSpec,
     ReleaseStatus,
     TagOrder,
 )
 from rollout_operator.planning.bake import BlockedCode, assess_health, list_checks
 from rollout_operator.planning.candidates import (
     HOLDING,
+    MOST_RELEASES,
     assess_gates,
     choose_candidates,
+    discover,
     find_version_key,
+    forget,
     is_superseded,
     list_gates,
     needs_metadata,
@@ -61,6 +67,7 @@ from rollout_operator.planning.flux import (
 from rollout_operator.planning.schedules import get_time_zone
 from tests.goldens import Golden
 from tests.planning.releases.builders import START, check, entry, gate, head, releases, rollout
+from tests.planning.releases.stage import ReleaseStage
 from tests.stories import Story, read_stories
 
 SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
@@ -264,6 +271,7 @@ def _read_place(kind: str, name: str, *words: str) -> FluxObject:
     )
 
 
+DESCRIBED: Final = ("artifact_type", "source", "title", "description")
 TEAMS: Final = {"prod": {"team": "shop"}, "infra": {"team": "platform"}}
 CHECKS: Final = (
     check("z", labels={"app": "a"}),
@@ -334,6 +342,46 @@ def show_needs(text: str) -> str:
     return "asked" if needs_metadata(status, "1", digest or None) else "on record"
 
 
+def show_discovery(text: str) -> str:
+    """`1 2 / 1 d / revision=r` are known tags, what is announced, and what the registry says of it.
+
+    A known one has fields as `1,version=v`; `none` is no answer, `nothing` no announcement.
+    """
+    before, announced, *said = text.split(" / ")
+    known = tuple(_read_release(word) for word in before.split() if word != "none")
+    tag, *digest = announced.split()
+    policy = PolicyReading(latest=None if tag == "nothing" else tag, digest="".join(digest) or None)
+    answers = dict.fromkeys([tag] * len(said), _read_metadata("".join(said)))
+    status, events = discover(ReleaseStatus(available_releases=known), policy, answers)
+    shown = [_show_release(one) for one in status.available_releases]
+    kept = {name: getattr(status, name) for name in DESCRIBED}
+    shown += [f"{name} {text}" for name, text in kept.items() if text]
+    shown += [one.reason for one in events]
+    asked = needs_metadata(status, tag, policy.digest)
+    # Without an answer all stays, and an image that says less takes away what another one said.
+    assert discover(status, policy, {tag: None})[0] == status
+    silent, _ = discover(status, policy, {tag: ReleaseMetadata(digest="1", title="b")})
+    assert tag == "nothing" or [getattr(silent, name) for name in DESCRIBED].count(None) == 3
+    return "; ".join([*shown, *["the registry is asked"] * asked])
+
+
+def _read_release(word: str) -> Release:
+    tag, *fields = word.split(",")
+    given: dict[str, Any] = dict(one.split("=") for one in fields)
+    return Release(tag=tag, **given)
+
+
+def _read_metadata(text: str) -> ReleaseMetadata | None:
+    if text in ("", "none"):
+        return None
+    given: dict[str, Any] = dict(word.split("=") for word in text.split())
+    return ReleaseMetadata(**given)
+
+
+def _show_release(one: Release) -> str:
+    return " ".join(filter(None, [one.tag, one.digest, one.version, one.revision]))
+
+
 def show_zone(text: str) -> str:
     """The zone that a name finds; `searched` where a loader is asked for what is none."""
     name = {"parts": "/".join("a" * 400), "packages": f"{'.'.join('a' * 400)}/b"}.get(text, text)
@@ -363,9 +411,41 @@ SHOW: Final[Mapping[str, Callable[[str], str]]] = {
     "kept": show_kept,
     "needs": show_needs,
     "zones": show_zone,
+    "discovery": show_discovery,
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*(Path(__file__).parent / "tables").glob("*.txt")))
+HERE: Final = Path(__file__).parent
+
+
+@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
+async def test_story(story: Story, golden: Golden) -> None:
+    """What becomes of one Rollout, pass by pass."""
+    story.check(await ReleaseStage().play(story.commands), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(*(HERE / "tables").glob("*.txt")))
 def test_case(story: Story, golden: Golden) -> None:
     story.check(SHOW[story.path.stem](story.commands[0]), golden)
+
+
+def test_the_list_has_an_end() -> None:
+    """RELB-22."""
+    known = tuple(Release(tag=f"{number}") for number in range(MOST_RELEASES + 5))
+
+    kept = retain_releases(known, {"0"}, horizon=START, least=2 * MOST_RELEASES)
+    assert (len(kept), kept[0].tag) == (MOST_RELEASES, "5")
+
+
+def test_what_the_policy_selects_is_not_forgotten() -> None:
+    """RELB-22: it would join again as the newest of all."""
+    day = timedelta(days=1)
+    spec = ReleaseSpec(policy_name="app", least_available=1, retention=10**6 * day)
+    ages = {"0.1.0": 10, "0.2.0": 8, "0.3.0": 2, "0.4.0": 0}
+    aged = tuple(Release(tag=tag, created=START - age * day) for tag, age in ages.items())
+    known = ReleaseStatus(available_releases=aged, history=(entry("0.4.0"),))
+
+    assert forget(known, spec, "0.2.0", START).available_releases_count == 4
+    spec = msgspec.structs.replace(spec, retention=day)
+    assert forget(known, spec, None, START).available_releases_count == 1
+    assert forget(known, spec, "0.2.0", START).available_releases_count == 3

@@ -32,6 +32,7 @@ from rollout_operator.planning.schedules import (
 )
 from tests.examples import repeatable
 from tests.goldens import Golden
+from tests.planning.releases.schedules.schedule_stage import ScheduleStage
 from tests.stories import Story, read_stories
 
 Rule = Mapping[str, Any]
@@ -61,49 +62,37 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"{text}+00:00")
 
 
-def assess(rules: list[Rule], now: str, zone: str = "UTC") -> ScheduleState:
-    return evaluate_schedule(schedule(*rules), ZoneInfo(zone), at(now))
-
-
 def _read_rule(text: str) -> Rule:
-    """Return the rule of a line such as `22:00-06:00 Friday 2025-01-03..2025-01-03`."""
+    """Return the rule of a line such as `22:00-06:00 Friday 2025-01-03..2025-01-03 name=x`."""
     words = text.replace("Workdays", " ".join(WORKDAYS)).split()
+    name = "".join(word[5:] for word in words if word.startswith("name="))
     times = "".join(word for word in words if ":" in word)
     dates = "".join(word for word in words if ".." in word)
-    return hours(times, *(word for word in words if word in WEEKDAYS), dates=dates)
+    return hours(times, *(word for word in words if word in WEEKDAYS), name=name, dates=dates)
 
 
-TABLES: Final = Path(__file__).with_name("tables")
+HERE: Final = Path(__file__).parent
 
 
-@pytest.mark.parametrize("story", read_stories(*TABLES.glob("*.txt")))
+@pytest.mark.parametrize("story", read_stories(*(HERE / "tables").glob("*.txt")))
 def test_when_it_is_open_and_until_when(story: Story, golden: Golden) -> None:
-    rules, _, when = story.commands[0].partition(" at ")
+    written, _, when = story.commands[0].partition(" at ")
     now, _, zone = when.removesuffix(" as kuberik").partition(" in ")
-    read = schedule(*map(_read_rule, rules.split(", ")))
+    read = schedule(*map(_read_rule, written.split(", ")))
     compat = KUBERIK if when.endswith(" as kuberik") else OURS
     state = evaluate_schedule(read, ZoneInfo(zone or "UTC"), at(now), compat)
     then = state.next_transition
     assert then is None or then.utcoffset() == timedelta(0)
     assert then is None or (then.second, then.microsecond) == (0, 0)
     until = "and stays so" if then is None else f"until {then:%Y-%m-%d %H:%M}"
-    story.check(f"{'open' if state.is_active else 'closed'} {until}", golden)
+    rules = f" by {' '.join(state.active_rules)}" if state.active_rules else ""
+    story.check(f"{'open' if state.is_active else 'closed'}{rules} {until}", golden)
 
 
-def test_rules_are_alternatives_and_the_matching_ones_are_named() -> None:
-    """RT-112, REL-91."""
-    rules = [
-        hours("14:00-16:00", name="afternoon"),
-        hours("09:00-11:00", name="morning"),
-        hours("10:00-11:00"),
-    ]
-
-    assert assess(rules, "2025-01-01 10:00") == ScheduleState(
-        is_active=True, active_rules=("morning",), next_transition=at("2025-01-01 11:00")
-    )
-    assert assess(rules, "2025-01-01 12:00") == ScheduleState(
-        is_active=False, next_transition=at("2025-01-01 14:00")
-    )
+@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
+async def test_story(story: Story, golden: Golden) -> None:
+    """What becomes of schedules and their gates."""
+    story.check(await ScheduleStage().play(story.commands), golden)
 
 
 def test_the_value_of_a_gate() -> None:
