@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,12 @@ from rollout_operator.model.decode.custom import (
     decode_watched_policy,
     parse_budget,
 )
-from rollout_operator.model.decode.installation import decode_hooks, decode_validating_webhooks
+from rollout_operator.model.decode.installation import (
+    decode_hooks,
+    decode_operator,
+    decode_validating_webhooks,
+    decode_zone_set,
+)
 from rollout_operator.model.decode.objects import (
     decode_pod,
     decode_pod_answer,
@@ -211,6 +217,23 @@ CONFIGURATION: Final = configuration_tree("guard", 7, hook_tree(caBundle="QQ==")
 ROLLOUT: Final = release_tree({"releasesImagePolicy": {"name": "app"}})
 REFERENCE: Final = {"name": "app"}
 SCHEDULE: Final = {"rolloutSelector": {"matchLabels": {"app": "a"}}, "rules": [{"name": "r"}]}
+OPERATOR: Final = {
+    "metadata": {"name": "one"},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [
+                    {"image": "proxy:1"},
+                    {"image": "rollout-operator", "command": ["x"], "args": ["-a"]},
+                ]
+            }
+        }
+    },
+}
+ZONE_SET: Final = {
+    "metadata": {"name": "a", "namespace": "p", "uid": "u", "resourceVersion": "1"},
+    "spec": {"template": {"metadata": {"labels": {"app": "a"}}}},
+}
 READERS: Final[dict[str, Reader]] = {
     "adoptable": reads(
         decode_adoptable,
@@ -234,6 +257,17 @@ READERS: Final[dict[str, Reader]] = {
         flux.decode_kustomization,
         release_tree({"sourceRef": {"kind": "OCIRepository", "name": "app"}}),
     ),
+    "installed_hook": reads(
+        partial(decode_hooks, "ValidatingWebhookConfiguration"),
+        configuration_tree("c", 1, hook_tree()),
+        "webhooks.0",
+    ),
+    "operator": reads(
+        partial(decode_operator, program="rollout-operator"),
+        OPERATOR,
+        "spec.template.spec.containers.1",
+    ),
+    "zone_set": reads(decode_zone_set, ZONE_SET, "metadata"),
     "namespace": reads(releases.decode_labelled_namespace, release_tree({})),
     "oci_repository": reads(flux.decode_oci_repository, release_tree({})),
     "pod": reads(decode_consistent_pod, pod_tree(), "status"),
