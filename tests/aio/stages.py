@@ -1,7 +1,8 @@
 """The commands of stories of queues, shared work, back-offs and the server's clock."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import groupby, pairwise
@@ -31,6 +32,14 @@ class CallerStage(Steps):
     def __init__(self) -> None:
         self.callers: dict[str, asyncio.Task[Any]] = {}
 
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        found = await super().play(commands)
+        left = [*self.callers.values()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return found
+
     def look(self) -> list[str]:
         found = [
             (name.rstrip("0123456789"), _describe(task))
@@ -39,7 +48,7 @@ class CallerStage(Steps):
         ]
         for name in [name for name, task in self.callers.items() if task.done()]:
             del self.callers[name]
-        counted = [(who, len([*same])) for who, same in groupby(found)]
+        counted = Counter(found).items()
         return [f"{name}{f' x{n}' if n > 1 else ''}: {said}" for (name, said), n in counted]
 
     def begin(self, name: str, made: Callable[[], Any], times: int = 1) -> None:

@@ -17,7 +17,7 @@ from rollout_operator.web.eviction import ZpdbValidation
 from rollout_operator.web.webhooks import Bodies, Rejected
 from tests.hostile_bodies import BUDGET_PATH, WALKS, list_hostile_bodies
 from tests.virtual_time import VirtualClock
-from tests.web.http.test_room import Upload
+from tests.web.http.room_stage import Upload
 
 LIMIT = timedelta(minutes=5)
 STALL = 0.25

@@ -12,7 +12,8 @@ from tests.stories import Story, read_stories
 from tests.web.http.stage import WireStage
 from tests.web.webhook_world import WebhookWorld, body_of, post
 
-STORIES = read_stories(*Path(__file__).parent.glob("*.txt"))
+HERE = Path(__file__).parent
+STORIES = read_stories(*(HERE / f"{name}.txt" for name in ("bodies", "listener", "webhooks")))
 
 
 @pytest.mark.parametrize("story", STORIES)
