@@ -7,6 +7,7 @@ are shown with the second in which they begin, and with Service, port and path i
 import asyncio
 import copy
 import fnmatch
+import random
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -21,12 +22,29 @@ from rollout_lab.schemas.patches import merge
 from rollout_operator.guards.downscales import ReservationState
 from rollout_operator.guards.turns import group_lock
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, InvalidInput, Uid
+from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.names import (
+    DOWNSCALE_RECORD,
+    LAST_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    InvalidInput,
+    Uid,
+)
 from rollout_operator.model.objects import Endpoint, Key, Unreadable
 from rollout_operator.model.scaling import Review, Scalable, Unusable, decode_entry, format_entry
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.pods import PodError
 from tests.controllers.fake_client import Json
+from tests.forgeries import (
+    Lie,
+    change_group,
+    change_path,
+    change_port,
+    change_service,
+    move_ordinals,
+    name_a_target,
+)
 from tests.virtual_time import EPOCH
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
 from tests.web.downscale_world import (
@@ -34,7 +52,9 @@ from tests.web.downscale_world import (
     HOUR,
     LIMIT,
     LONG_AGO,
+    PREPARED,
     WAIT,
+    WHERE,
     World,
     part,
     pod,
@@ -235,6 +255,15 @@ class DownscaleStage(ClientStage):
         until = self.world.clock.elapsed() + LIMIT
         self.verdict = await self.world.memory.hook.review(review, until)
         return digest(self.verdict)
+
+    async def do_forge(self, lie: str, *words: str) -> str:
+        """Send a review as the API server writes it, of the Scale or whole, but for a lie."""
+        tree = make_review(self.world, "scale" if "scale" in words else "")
+        LIES[lie](part(tree, "request"), random.Random(1))
+        review = decode_review(msgspec.json.encode(tree))
+        return digest(
+            await self.world.memory.hook.review(review, self.world.clock.elapsed() + LIMIT)
+        )
 
     async def do_flood(self, number: str, *words: str) -> None:
         """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
@@ -517,6 +546,51 @@ class DownscaleStage(ClientStage):
             del story["target"]
             annotations[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
         self.world.sync()
+
+
+def make_review(world: World, subresource: str = "") -> Json:
+    """Return the review of a downscale of zone a from 5 to 3 as the API server writes it."""
+    held = world.client.objects["statefulsets", "zone-a"]
+    old = {"apiVersion": "apps/v1", "kind": "StatefulSet", **held}
+    if subresource:
+        meta = {key: part(held, "metadata")[key] for key in ("name", "uid", "resourceVersion")}
+        old = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta}
+        old["spec"] = {"replicas": 5}
+    names = {"group": "apps", "version": "v1", "resource": "statefulsets"}
+    request = {
+        "uid": "u-1", "resource": names, "requestResource": names, "name": "zone-a",
+        "kind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
+        "namespace": "test", "operation": "UPDATE", "userInfo": {"username": "hpa"},
+        "object": {**old, "spec": {**part(old, "spec"), "replicas": 3}}, "oldObject": old,
+        "dryRun": False, "options": {"kind": "UpdateOptions"},
+    }  # fmt: skip
+    if subresource:
+        request["subResource"] = subresource
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def _change_labels(**labels: str) -> Lie:
+    """Have the same request change the labels, and the path."""
+
+    def change(request: Json, rng: random.Random) -> None:
+        new = part(request, "object")
+        annotations = {**WHERE, PREPARE_PATH: "another"}
+        new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": annotations}
+
+    return change
+
+
+LIES: Final[dict[str, Lie]] = {
+    "a_target": name_a_target,
+    "path": change_path,
+    "port": change_port,
+    "service": change_service,
+    "ordinals": move_ordinals,
+    "group": change_group,
+    "labelled": _change_labels(**PREPARED, **{"rollout-group": "ingester"}),
+    "unlabelled": _change_labels(),
+    "label_off": _change_labels(**{PREPARE_DOWNSCALE: "false"}),
+}
 
 
 def _make_up(review: Review, number: int, how: dict[str, str]) -> Review:
