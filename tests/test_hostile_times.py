@@ -25,8 +25,9 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.scaling import format_entry
 from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
 from rollout_operator.telemetry import logs
+from tests.guards.arbiter_bench import part
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import WAIT, World, part, pod, three_zones, tracked
+from tests.web.downscale_world import WAIT, World, pod, three_zones, tracked
 
 pytestmark = pytest.mark.thorough
 

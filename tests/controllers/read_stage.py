@@ -12,7 +12,7 @@ from rollout_operator.controllers.observe import choose_most_live_reads
 from rollout_operator.model.names import ApiError, DecodeError, GroupName
 from rollout_operator.model.objects import Group, Unreadable
 from tests.controllers.fake_client import Json, pod_json, set_json
-from tests.guards.arbiter_bench import RecordingClient, World, part
+from tests.guards.arbiter_bench import Process, RecordingClient, World, part
 from tests.web.client_stage import ClientStage
 
 TURNS: Final = 30
@@ -24,7 +24,7 @@ class ReadStage(ClientStage):
     def _build(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         self.turns = asyncio.Semaphore(0)
         client = RecordingClient(sets, pods)
-        self.process = World(client=client, rules=[]).start()
+        self.process = Process(World(client=client, rules=[]))
         self._attend(client)
 
     def look(self) -> list[str]:

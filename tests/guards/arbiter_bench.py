@@ -20,7 +20,7 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import salvage
-from rollout_operator.model.names import DISRUPTION_RECORD, DecodeError, Uid, UnknownOutcome
+from rollout_operator.model.names import DecodeError, Uid, UnknownOutcome
 from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_client import FakeClient, Json, meta_of, pod_json, set_json
@@ -77,23 +77,30 @@ class RecordingClient(FakeClient):
         return body
 
 
-@dataclass(kw_only=True)
 class Process:
-    """One operator: its caches, its memory, its arbiter."""
+    """One operator: its caches, which are up to date at first, its memory, its arbiter."""
 
-    name: str
-    world: "World"
-    clock: JumpingClock
-    sets: StatefulSetStore
-    pods: CountingPods
-    deletes: OwnDeletes
-    in_flight: InFlight
-    recorder: Recorder
-    observer: Observer
-    context: ArbiterContext
-    gate: Arbiter
-    metrics: Metrics
-    catalog: BudgetCatalog
+    def __init__(self, world: "World", name: str = "x") -> None:
+        self.world, self.clock, self.metrics = world, JumpingClock(), Metrics()
+        self.sets, self.pods = StatefulSetStore(), CountingPods()
+        self.deletes = OwnDeletes(self.pods, self.clock)
+        self.in_flight = InFlight(self.pods, self.deletes, self.clock)
+        self.recorder = Recorder(world.client, self.clock, name)
+        self.catalog = BudgetCatalog(self.metrics)
+        for rule in world.rules:
+            self.catalog.on_change(None, rule)
+        self.observer = Observer(
+            namespace="test", reader=world.client, clock=self.clock, sets=self.sets, pods=self.pods,
+            watches=(), in_flight=self.in_flight, now=world.now,
+        )  # fmt: skip
+        self.context = ArbiterContext(
+            budgets=self.catalog, find_lack=world.lacks.get, sets=self.sets, pods=self.pods,
+            reader=self.observer, in_flight=self.in_flight, recorder=self.recorder,
+            age=lambda: world.age, now=world.now, clock=self.clock, metrics=self.metrics,
+            find_downscale=lambda sets: world.downscale,
+        )  # fmt: skip
+        self.gate = Arbiter(self.context)
+        self.sync()
 
     def sync(self) -> Sequence[tuple[Pod | Unreadable | None, Pod | Unreadable | None]]:
         """Bring the caches up to date; return how pods have changed."""
@@ -133,48 +140,13 @@ class World:
     lacks: dict[DisruptionSource, str] = field(default_factory=dict)
     downscale: Underway | None = None
 
-    def start(self, name: str = "x") -> Process:
-        """Start a process with caches that are up to date."""
-        clock, metrics = JumpingClock(), Metrics()
-        sets, pods = StatefulSetStore(), CountingPods()
-        deletes = OwnDeletes(pods, clock)
-        in_flight = InFlight(pods, deletes, clock)
-        recorder, catalog = Recorder(self.client, clock, name), BudgetCatalog(metrics)
-        for rule in self.rules:
-            catalog.on_change(None, rule)
-        observer = Observer(
-            namespace="test", reader=self.client, clock=clock, sets=sets, pods=pods, watches=(),
-            in_flight=in_flight, now=self.now,
-        )  # fmt: skip
-        context = ArbiterContext(
-            budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
-            in_flight=in_flight, recorder=recorder, age=lambda: self.age, now=self.now,
-            clock=clock, metrics=metrics, find_downscale=lambda sets: self.downscale,
-        )  # fmt: skip
-        made = Process(
-            name=name, world=self, clock=clock, sets=sets, pods=pods, deletes=deletes,
-            in_flight=in_flight, recorder=recorder, observer=observer, context=context,
-            gate=Arbiter(context), metrics=metrics, catalog=catalog,
-        )  # fmt: skip
-        made.sync()
-        return made
-
     def now(self) -> datetime:
         """Return the API server's time."""
         return EPOCH + elapsed()
 
-    def record(self, pod: str) -> str:
-        """Return the record that stands on a pod, empty where there is none."""
-        return self.live(pod).disruption
-
     def live(self, pod: str) -> Pod:
         """Return a pod as the store has it."""
         return decode_pod(raw(self.client.objects["pods", name_of(pod)]))
-
-    def annotate(self, pod: str, text: str | None) -> None:
-        """Write a record without an event, or remove it."""
-        key = {} if text is None else {DISRUPTION_RECORD: text}
-        self.change(pod, annotations=key)
 
     def change(self, pod: str, **metadata: object) -> None:
         """Change metadata of a pod: a new version."""
@@ -184,32 +156,6 @@ class World:
         self.client.put(
             "pods", {**held, "metadata": {**meta, **metadata, "resourceVersion": str(version)}}
         )
-
-    def add_zone(self, letter: str, labels: Mapping[str, str]) -> None:
-        """Add a zone of one pod with other labels."""
-        name = name_of(letter)
-        one = set_json(name, replicas=1, labels=dict(labels), update="old", selector=dict(labels))
-        pod = pod_json(name, 0)
-        meta_of(pod)["labels"] = dict(labels)
-        self.client.put("statefulsets", one)
-        self.client.put("pods", pod)
-
-    def terminate(self, pod: str) -> None:
-        """Delete a pod gracefully: it is on its way out."""
-        self.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
-
-    def replace(self, pod: str) -> None:
-        """Put a new pod in a pod's place."""
-        self.change(pod, uid=f"new-{pod}", annotations={})
-
-    def remove(self, pod: str) -> None:
-        """Take a pod away."""
-        del self.client.objects["pods", name_of(pod)]
-
-    def break_pod(self, pod: str) -> None:
-        """Make a pod crash loop."""
-        zone, _, ordinal = name_of(pod).rpartition("-")
-        self.client.put("pods", pod_json(zone, int(ordinal), ready=False))
 
 
 def world(

@@ -19,7 +19,7 @@ from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 @in_virtual_time
 async def test_w55_too_many_do_not_wait() -> None:
-    x = world().start()
+    x = Process(world())
     answer = asyncio.Event()
 
     async def hold(call: str) -> None:
@@ -39,7 +39,7 @@ async def test_w55_too_many_do_not_wait() -> None:
 @in_virtual_time
 async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None:
     """D-51: the work grows with the pods, not with their square."""
-    x = world(rule(), rule(name="one", selector={"app": "another"}), pods=30).start()
+    x = Process(world(rule(), rule(name="one", selector={"app": "another"}), pods=30))
     await x.gate.request(_evict(x, "b-0"), LONG)
     x.pods.reads = 0
     refusals = await x.gate.assess_all(_roll(x, 30))
@@ -49,7 +49,7 @@ async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None
 
 @in_virtual_time
 async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> None:
-    x = world(rule(pattern=PATTERN), pods=SLICE + 1).start()
+    x = Process(world(rule(pattern=PATTERN), pods=SLICE + 1))
     turns: list[str] = []
 
     async def decide() -> None:

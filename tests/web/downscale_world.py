@@ -6,7 +6,7 @@ review allowed.
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import lru_cache
@@ -27,15 +27,17 @@ from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.scaling import Review, Scalable, Version
+from rollout_operator.pods import PodError
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.no_downscale import Parents, RepeatedReads, UnconfirmedReads
 from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenArbiter
+from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import VirtualClock
-from tests.web.fake_pods import FakePods
 
 GROUP: Final = GroupName("ingester")
 LIMIT: Final = timedelta(seconds=9)
@@ -52,6 +54,75 @@ WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
 # Caches follow every second of hours in which nothing changes.
 _decode_set: Final = lru_cache(1024)(decode_statefulset)
 _decode_pod: Final = lru_cache(1024)(decode_pod)
+
+
+class PodCall(msgspec.Struct, frozen=True):
+    """One call that arrived at a pod."""
+
+    method: str
+    pod: str
+    uid: Uid
+    at: timedelta
+    path: str = ""
+    place: str = ""
+    """Service, port and path: the host is that of a Service of the namespace."""
+
+
+async def confirm(method: str, endpoint: Endpoint) -> None:
+    """Answer 200 after a tenth of a second."""
+    await asyncio.sleep(0.1)
+
+
+class FakePods:
+    """The pods behind a `PodClient`: they take calls, and `answer` says what becomes of each."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.calls: list[PodCall] = []
+        self.confirmed: list[PodCall] = []
+        self.answer: Callable[[str, Endpoint], Awaitable[None]] = confirm
+
+    def names(self, method: str) -> list[str]:
+        """Return the pods that were called, in order."""
+        return [call.pod for call in self.calls if call.method == method]
+
+    def prepared(self) -> set[Uid]:
+        """Return the pods whose last call was a POST, confirmed or not: they may be waiting."""
+        last = {call.uid: call.method for call in self.calls}
+        return {uid for uid, method in last.items() if method == "POST"}
+
+    async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]:
+        failures: list[PodError] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for endpoint in endpoints:
+                    tasks.create_task(self._call("POST", endpoint))
+        except* PodError as group:
+            failures += [error for error in group.exceptions if isinstance(error, PodError)]
+        return failures
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
+        failed: dict[Uid, PodError] = {}
+
+        async def call(endpoint: Endpoint) -> None:
+            try:
+                await self._call("DELETE", endpoint)
+            except PodError as error:
+                failed[endpoint.uid] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for endpoint in endpoints:
+                tasks.create_task(call(endpoint))
+        return failed
+
+    async def _call(self, method: str, endpoint: Endpoint) -> None:
+        now = self._clock.elapsed()
+        service = endpoint.host.removeprefix(f"{endpoint.pod}.").partition(".test.svc")[0]
+        place = f"{service}:{endpoint.port}/{endpoint.path}"
+        one = PodCall(method, endpoint.pod, endpoint.uid, now, endpoint.path, place)
+        self.calls.append(one)
+        await self.answer(method, endpoint)
+        self.confirmed.append(one)
 
 
 class Memory(msgspec.Struct):
@@ -147,8 +218,10 @@ class World:
         found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
         for (plural, _), one in self.client.objects.items():
             found[plural].append(one)
-        self.sets.replace_all([_decode_set(encode(one)) for one in found["statefulsets"]])
-        self.pods.replace_all([_decode_pod(encode(one)) for one in found["pods"]])
+        self.sets.replace_all(
+            [_decode_set(msgspec.json.encode(one)) for one in found["statefulsets"]]
+        )
+        self.pods.replace_all([_decode_pod(msgspec.json.encode(one)) for one in found["pods"]])
         self._synced = stored, self.sets.list_all(), self.pods.list_all()
 
     @asynccontextmanager
@@ -243,18 +316,6 @@ class World:
         ]
 
 
-async def come_to_rest(world: World) -> None:
-    """Let an hour pass: in the end nothing is remembered or recorded, and nothing
-    is sent in its second half.
-    """
-    await world.pass_time(HOUR / 2)
-    before = len(world.client.calls), len(world.calls.calls)
-    await world.pass_time(HOUR / 2)
-    assert (len(world.client.calls), len(world.calls.calls)) == before
-    assert world.memory.downscales.list_sets() == []
-    assert world.recorded() == []
-
-
 def zone(
     name: str,
     replicas: int = 5,
@@ -315,20 +376,3 @@ def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
     """Return a world of this zone, a, and of zone b that is at rest."""
     own = list(pods) or pods_of("zone-a")
     return World([one, zone("zone-b")], [*own, *pods_of("zone-b")])
-
-
-def part(one: Json, key: str) -> Json:
-    """Return an object inside of an object."""
-    found = one[key]
-    assert isinstance(found, dict)
-    return found
-
-
-def encode(one: Json) -> bytes:
-    """Return an object as the API server sends it."""
-    return msgspec.json.encode(one)
-
-
-def raw(one: Json) -> msgspec.Raw:
-    """Return an object as the decoders take it."""
-    return msgspec.Raw(encode(one))

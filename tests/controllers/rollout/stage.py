@@ -250,11 +250,11 @@ class RolloutStage(BudgetStage):
 
     async def do_gone(self, *pods: str) -> None:
         for pod in pods:
-            self.world.remove(pod)
+            del self.client.objects["pods", name_of(pod)]
 
     async def do_going(self, *pods: str) -> None:
         for pod in pods:
-            self.world.terminate(pod)
+            self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
 
     async def do_edit(self, name: str, patch: str) -> None:
         """Have a pod or a StatefulSet be merged with this."""

@@ -29,6 +29,7 @@ from rollout_operator.planning.budgets import Refusal
 from rollout_operator.web.dispatch import render_answer
 from rollout_operator.web.eviction import PodEviction
 from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
+from tests.controllers.fake_client import pod_json, set_json
 from tests.guards.arbiter_bench import LABELS, Process, name_of, part, rule, world
 from tests.model.review_trees import review_tree
 from tests.planning.disruptions import PATTERN
@@ -78,7 +79,7 @@ class BudgetStage(ClientStage):
         self._start("x")
 
     def _start(self, name: str) -> None:
-        process, client = self.world.start(name), self.world.client
+        process, client = Process(self.world, name), self.world.client
         hook = PodEviction(
             arbiter=process.gate, pods=process.pods, sets=process.sets,
             unknown=UnknownPods(client, "test", UnconfirmedReads(self.qps)),
@@ -162,9 +163,9 @@ class BudgetStage(ClientStage):
         try:
             record = read_record(self.world.live(pod))
         except InvalidInput:
-            return self.world.record(pod)
+            return self.world.live(pod).disruption
         if record is None:
-            return self.world.record(pod) or "no record"
+            return self.world.live(pod).disruption or "no record"
         at, lasts = brief(msgspec.to_builtins(record.at)), record.lasts.total_seconds()
         return f"{record.engine} by {record.by} at {at} lasts {lasts:g}s"
 
@@ -414,18 +415,19 @@ class BudgetStage(ClientStage):
 
     async def do_crash(self, *pods: str) -> None:
         for pod in pods:
-            self.world.break_pod(pod)
+            zone, _, ordinal = name_of(pod).rpartition("-")
+            self.client.put("pods", pod_json(zone, int(ordinal), ready=False))
 
     async def do_going(self, pod: str) -> None:
-        self.world.terminate(pod)
+        self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
 
     async def do_new(self, *pods: str) -> None:
         """Have pods be replaced by others of their names."""
         for pod in pods:
-            self.world.replace(pod)
+            self.world.change(pod, uid=f"new-{pod}", annotations={})
 
     async def do_gone(self, pod: str) -> None:
-        self.world.remove(pod)
+        del self.client.objects["pods", name_of(pod)]
 
     async def do_change(self, pod: str, *changes: str) -> None:
         """Have a pod be of a new version: `phase=Failed`, `owner=none`, `part=ingester` a label."""
@@ -470,11 +472,16 @@ class BudgetStage(ClientStage):
             if "lasts" in how:
                 record = replace(record, lasts=timedelta(seconds=float(how["lasts"])))
             text = msgspec.json.encode(record).decode()
-        self.world.annotate(pod, text)
+        self.world.change(pod, annotations={} if text is None else {DISRUPTION_RECORD: text})
 
     async def do_zone(self, letter: str, group: str) -> None:
         """Add a zone of one pod in another group."""
-        self.world.add_zone(letter, {"rollout-group": group})
+        labels, name = {"rollout-group": group}, name_of(letter)
+        made = pod_json(name, 0)
+        part(made, "metadata")["labels"] = labels
+        self.client.put("pods", made)
+        made = set_json(name, replicas=1, labels=labels, update="old", selector=labels)
+        self.client.put("statefulsets", made)
 
     def _process(self, name: str = "x") -> Process:
         return self.replicas[name].process

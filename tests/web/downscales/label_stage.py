@@ -12,9 +12,10 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from rollout_operator.web.no_downscale import NoDownscale, Parents, UnconfirmedReads
 from tests.controllers.fake_client import FakeClient, Json
+from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage, digest
-from tests.web.downscale_world import part, raw, zone
+from tests.web.downscale_world import zone
 
 NAME: Final = "zone-a"
 

@@ -45,6 +45,7 @@ from tests.forgeries import (
     move_ordinals,
     name_a_target,
 )
+from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import EPOCH
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
 from tests.web.downscale_world import (
@@ -55,16 +56,14 @@ from tests.web.downscale_world import (
     PREPARED,
     WAIT,
     WHERE,
+    PodCall,
     World,
-    part,
     pod,
     pods_of,
-    raw,
     three_zones,
     tracked,
     zone,
 )
-from tests.web.fake_pods import PodCall
 
 CAUSES: Final = {"refuses": "HTTP status 500", "drops": "no route to host"}
 MAP: Final = "zones"

@@ -11,16 +11,9 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.names import PREPARE_PATH, DecodeError
 from tests.controllers.fake_client import Json
 from tests.forgeries import forge, list_leaves
+from tests.guards.arbiter_bench import part
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import (
-    LIMIT,
-    PREPARED,
-    WHERE,
-    part,
-    prepared_alone,
-    three_zones,
-    zone,
-)
+from tests.web.downscale_world import LIMIT, PREPARED, WHERE, prepared_alone, three_zones, zone
 from tests.web.downscales.stage import make_review
 
 pytestmark = pytest.mark.thorough

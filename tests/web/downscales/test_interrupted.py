@@ -9,9 +9,9 @@ from rollout_operator.model.names import Throttled, Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.web.no_downscale import LATELY, RepeatedReads
+from tests.guards.arbiter_bench import part
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
-from tests.web.downscale_world import LIMIT, WAIT, World, part, three_zones, tracked
-from tests.web.fake_pods import confirm
+from tests.web.downscale_world import LIMIT, WAIT, World, confirm, three_zones, tracked
 
 A = Uid("uid-zone-a")
 
