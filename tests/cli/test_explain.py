@@ -23,8 +23,7 @@ from rollout_operator.model.names import GROUP_LABEL, Denied, ExitCode, InvalidI
 from rollout_operator.model.outcome import Code
 from tests.cli.test_status import EMPTY, write_config
 from tests.kube.fake_api import FakeApi, reply
-from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
-from tests.operator.diagnosis.test_inspect import requesting
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster, requesting
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)

@@ -12,8 +12,7 @@ from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspection, list_namespaces
 from tests.controllers.policies.world import PolicyWorld
-from tests.operator.diagnosis.inspected import observe_sandbox
-from tests.operator.diagnosis.test_inspect import requesting
+from tests.operator.diagnosis.inspected import observe_sandbox, requesting
 from tests.virtual_time import in_virtual_time
 
 

@@ -132,7 +132,7 @@ WAYS: Final = {
     "unlabelled": "label a none",
     "moved": "label a other",
     "unlabelled, deleted": "label a none; remove a",
-    "made outside": "remove a Orphan; 5s; zone a plain who=alone outside",
+    "made outside": "remove a Orphan; 5s; zone a plain who=alone bare group=none",
     "orphaned, renamed": "remove a Orphan; 5s; drop store; 10s; add store-new",
     "deleted, renamed": "remove a; 5s; add store-new; 10s; drop store",
     "unlabelled, renamed": "label a none; add store-new; 10s; drop store",
@@ -283,8 +283,8 @@ class OperatorStage(stories.Steps):
         if "marked" in words:
             annotations[DOWNSCALE_INTENT] = "x"
         group: str | None = given.get("group", "ingester")
-        if "outside" in words:
-            group, labels = None, {}
+        if "bare" in words:
+            labels = {}
         if "zonal" in words:
             group, labels[TOPOLOGY_KEYS[0]] = None, letter
         zone = ZoneSpec(
@@ -732,7 +732,7 @@ class OperatorStage(stories.Steps):
         assert operator is not None
         who = f"{'ready' if operator.is_ready else 'starting'}{', acts' * operator.is_acting}"
         lacks = [f"lacks {' '.join(operator.missing)}"] if operator.missing else []
-        return "; ".join([who, *lacks, *map(_outline, found.groups)])
+        return "; ".join([who, *lacks, *map(outline, found.groups)])
 
     async def do_described(self) -> str:
         """Show what pages say of budgets, and what to do."""
@@ -831,7 +831,7 @@ class OnlyOthers(Quota):
         return await super().__call__(call)
 
 
-def _outline(group: GroupDescription) -> str:
+def outline(group: GroupDescription) -> str:
     """Return the state of a group, and of each pod one letter, capital where updated."""
     zones = [
         "".join(one.state[0].upper() if one.is_updated else one.state[0] for one in zone.pods)
@@ -842,7 +842,10 @@ def _outline(group: GroupDescription) -> str:
         "since" * (group.since is not None),
         "began" * (group.began is not None),
         "end expected" * (group.expected_end is not None),
-        *(f"{step.pod.removeprefix('zone-')} goes next" for step in group.steps[:1]),
+        *(
+            f"{step.pod.removeprefix('zone-')} {'waits' if step.is_waiting else 'goes'}"
+            for step in group.steps[:1]
+        ),
         "a remedy" * any(one.remedy for one in group.waits),
     ]
     return ", ".join(filter(None, words))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any, cast
 
 import msgspec
 from rollout_lab.model.history import Called
@@ -14,8 +15,9 @@ from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import SERVICES, STATEFULSETS, ApiClient, JsonObject, Page, Resource
 from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.model.names import ApiError, NotFound
 from rollout_operator.operator.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
 
@@ -88,3 +90,43 @@ async def observed_cluster(
             await cluster.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
         await VirtualClock().sleep(timedelta(seconds=settle))
         yield cluster
+
+
+class Partial:
+    """The client of an onlooker, where some reads fail or are answered by a test."""
+
+    def __init__(self, world: ObservedCluster, **answers: bytes | ApiError) -> None:
+        self._world = world
+        self.answers = answers
+        self.asked: list[str] = []
+        self.services: list[JsonObject] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._world.client, name)
+
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
+    ) -> bytes:
+        self.asked += [name] if resource is SERVICES else []
+        answer = self.answers.get(resource.plural, NotFound(f"no {name}"))
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    async def fetch_page(self, resource: Resource, namespace: str, **query: Any) -> Page:
+        answer = self.answers.get(resource.plural)
+        if isinstance(answer, ApiError):
+            raise answer
+        if resource is SERVICES:
+            items = [msgspec.Raw(msgspec.json.encode(made)) for made in self.services]
+            return Page(items=items, resource_version="1")
+        return await self._world.client.fetch_page(resource, namespace, **query)
+
+
+def requesting(
+    world: ObservedCluster, service: str | None = None, **answers: bytes | ApiError
+) -> Inspector:
+    """Return an inspector that calls the operator, too."""
+    namespace, clock = world.sandbox.namespace, world.sandbox.clock()
+    client = cast(ApiClient, Partial(world, **answers))
+    return Inspector(client, namespace, clock, service=service, lease="rollout-operator")

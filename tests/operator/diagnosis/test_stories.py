@@ -6,11 +6,21 @@ import pytest
 
 from tests.goldens import Golden
 from tests.operator.diagnosis.examine_stage import ExamineStage
+from tests.operator.diagnosis.inspect_stage import InspectStage
 from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
 
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "examine.txt"))
-async def test_what_doctor_reads(story: Story, golden: Golden) -> None:
-    story.check(await ExamineStage().play(story.commands), golden)
+@pytest.mark.parametrize("story", read_stories(HERE / "examine.txt", HERE / "inspect.txt"))
+def test_story(story: Story, golden: Golden) -> None:
+    stage = ExamineStage() if story.path.stem == "examine" else InspectStage()
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await stage.play(story.commands))
+
+    run()
+    story.check(found, golden)
