@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.goldens import Golden
+from tests.operator.event_stage import EventStage
 from tests.operator.stage import OperatorStage
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
@@ -13,10 +14,16 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+def test_story(
+    story: Story, golden: Golden, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     about = story.path.stem
-    stage = OperatorStage(
-        lines, has_webhooks=about == "scaling", is_quick=about in ("scaling", "marks")
+    stage = (
+        EventStage(monkeypatch)
+        if about == "events"
+        else OperatorStage(
+            lines, has_webhooks=about == "scaling", is_quick=about in ("scaling", "marks")
+        )
     )
     found: list[str] = []
 

@@ -31,7 +31,7 @@ A, B = (f"ingester-zone-{letter}" for letter in "ab")
 async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> None:
     """D-40, D-75: the codes and sentences of log, page, refusal and metric.
 
-    SEC-17: nothing is forbidden. Who gets which Event: `tests/operator/test_events.py`.
+    SEC-17: nothing is forbidden. Who gets which Event: `tests/operator/events.txt`.
     """
     first = ZoneSpec(name=A, group="ingester", replicas=2, labels={NO_DOWNSCALE: "true"})
     second = follow(ZoneSpec(name=B, group="ingester", replicas=2), A)

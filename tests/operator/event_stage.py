@@ -1,0 +1,137 @@
+"""The commands of what comes to be reported as Events: two sets and a pod, of zone a.
+
+After each command stands what was written since, with the note where somebody is refused.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.kube.events import EventSender
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.budget import EventRecord, FlawedBudget
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.operator import context
+from rollout_operator.operator.context import Events
+from rollout_operator.planning.events import render_refused_downscale
+from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+from tests.builders import pod, sts
+from tests.kube.test_events import StoredEvents
+from tests.stories import Steps
+from tests.virtual_time import VirtualClock
+
+REFUSED: Final = Verdict(
+    is_allowed=False, reason=Reason(Code.NO_DOWNSCALE, "not allowed", Severity.WARN)
+)
+BAD: Final = FlawedBudget(
+    namespace="test", name="zpdb", uid=Uid("z"), resource_version="1", problem="no"
+)
+
+
+class EventStage(Steps):
+    """The Events of an operator; each text of a refusal is counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api, self.is_acting, self.shown, self.worded = StoredEvents(), True, 0, 0
+        self.metrics = Metrics()
+
+        def render(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:
+            self.worded += 1
+            return render_refused_downscale(sts, verdict, user)
+
+        monkeypatch.setattr(context, "render_refused_downscale", render)
+
+    def _build(self, *, is_writing: bool) -> Events:
+        clock = VirtualClock()
+        sender = EventSender(
+            self.api, instance="one", now=clock.now, clock=clock, metrics=self.metrics
+        )
+        sets, pods = StatefulSetStore(), PodStore()
+        sets.replace_all([sts("a"), sts("b")])
+        pods.replace_all([pod("a", 0)])
+        events = Events(
+            sender if is_writing else None, sets=sets, pods=pods, find_state=self.states.find,
+            clock=clock, is_acting=lambda: self.is_acting,
+        )  # fmt: skip
+        self.states.on_post(events.on_post)
+        return events
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        async with TaskStack() as tasks:
+            self.states = GroupStates(self.metrics, VirtualClock())
+            self.events = self._build(is_writing=commands[0] != "unwritten")
+            self.events.start(tasks)
+            return await super().play(commands)
+
+    def look(self) -> list[str]:
+        found = [*self.api.events.values()][self.shown :]
+        self.shown += len(found)
+        notes = (f": {one['note']}" * ("not allowed" in one["note"]) for one in found)
+        return [
+            f"{one['regarding']['name']} {one['reason']}{note}"
+            for one, note in zip(found, notes, strict=True)
+        ]
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def do_post(self, code: str, zone: str = "", *words: str) -> None:
+        """Post what a group waits for: of its rollout, or of its `scaling`."""
+        waits = (Reason(Code[code.upper()], f"{zone} waits", zone=f"zone-{zone}" if zone else ""),)
+        subject = [Subject.SCALING] if "scaling" in words else []
+        self.states.post(Plan(group=GroupName("ingester"), waits=waits), *subject)
+
+    async def do_groups(self, count: str) -> str:
+        """Post waits of so many groups; show how many are kept."""
+        for number in range(int(count)):
+            waits = (Reason(Code.PAUSED, "waits", zone="zone-a"),)
+            self.states.post(Plan(group=GroupName(f"group-{number}"), waits=waits))
+        return await self.do_kept()
+
+    async def do_kept(self) -> str:
+        return f"{len(self.events._groups)} kept"
+
+    async def do_idle(self) -> None:
+        """Have another process act."""
+        self.is_acting = False
+
+    async def do_refuse(self, name: str, *words: str) -> None:
+        """Refuse a review: of `scale`, `eviction`, another `resource=`, `dry`, or `broken`."""
+        given = dict(word.split("=") for word in words if "=" in word)
+        subresource = next((word for word in words if word in ("scale", "eviction")), "")
+        plural = "pods" if subresource == "eviction" else "statefulsets"
+        old: Any = Scalable(kind="StatefulSet", uid=Uid("uid-a"), replicas=3)
+        review = Review(
+            version=Version.V1, uid="u", resource=given.get("resource", plural),
+            subresource=subresource, namespace="test", name=name, user="alice",
+            old=Unusable("broken") if "broken" in words else old,
+            new=Unusable("it does not matter"), dry_run="dry" in words,
+        )  # fmt: skip
+        for _ in range(int(given.get("times", 1))):
+            self.events.on_refusal(review, REFUSED)
+
+    async def do_budget(self) -> None:
+        """Have a watch show a budget that is invalid."""
+        self.events.on_budget(None, BAD)
+
+    async def do_begin(self) -> None:
+        """Have the process act that has seen it."""
+        self.events.report_budgets([BAD])
+
+    async def do_flush(self) -> None:
+        await self.events.flush()
+
+    async def do_unwritten(self) -> None:
+        """Begin without a sender."""
+
+    async def do_words(self) -> str:
+        """Show how many refusals were put into words, and how many had no room."""
+        name = "rollout_operator_events_total"
+        count = self.metrics.registry.get_sample_value(name, {"outcome": "limited"})
+        return f"{self.worded} in words, {count or 0:g} limited"
