@@ -45,14 +45,6 @@ def test_each_stage_of_the_gate_has_its_workflow() -> None:
         "release": ["test", "release"],
         "update": ["lock", "test-fast", "docs", "venv"],
     }
-    assert (ROOT / ".ci/run").read_text().endswith("\nmake test\n")
-
-
-def test_every_target_is_one_of_the_makefile() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = {*re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)}
-
-    assert {target for path in WORKFLOWS for target in list_targets(path)} <= targets
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -80,13 +72,6 @@ def test_a_workflow_has_what_is_pinned_and_few_rights(path: Path) -> None:
         assert re.fullmatch(r"ubuntu-\d\d\.04", job["runs-on"])
 
 
-def test_an_action_has_one_version() -> None:
-    texts = "\n".join(path.read_text() for path in WORKFLOWS)
-    uses = {*re.findall(r"uses: (.*)$", texts, re.MULTILINE)}
-
-    assert len({each.partition("@")[0] for each in uses}) == len(uses)
-
-
 def test_a_release_is_signed_by_the_identity_of_its_workflow() -> None:
     """No key is kept anywhere; a tag other than the version is refused."""
     workflow = read(GITHUB / "workflows/release.yml")
@@ -99,20 +84,6 @@ def test_a_release_is_signed_by_the_identity_of_its_workflow() -> None:
     assert 'cosign sign --yes "${IMAGE%:*}@$(cat digest)"' in runs
     assert "cosign sign-blob --yes --bundle dist/SHA256SUMS.sigstore.json dist/SHA256SUMS" in runs
     assert "__version__" in runs
-
-
-def test_what_is_made_on_debian_is_made_where_the_dockerfile_is() -> None:
-    """Its packages are the base of the image, and apt knows them there only."""
-    base = re.search(r"^ARG BUILD=([^@\s]+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    containers = {
-        job["container"]
-        for path in WORKFLOWS
-        for job in read(path)["jobs"].values()
-        if "container" in job
-    }
-
-    assert base is not None
-    assert containers == {base[1]}
 
 
 def test_pythons_are_the_oldest_and_that_of_the_image() -> None:

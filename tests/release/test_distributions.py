@@ -1,10 +1,12 @@
 """The wheel and the source distribution: complete, the same each time; the sources' tests run."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 from typing import Final
@@ -13,9 +15,12 @@ import pytest
 
 from release.distributions import build_distributions
 from release.source import Source
+from tests.code_rules import ROOT
+from tests.test_packaging import PROJECT
 
 pytestmark = pytest.mark.slow
 
+HOME: Final = "https://github.com/rollout-operator/rollout-operator"
 # A few: of the core, of the manifests, and one that wants a repository where there is one.
 SOME_TESTS: Final = (
     "tests/planning/test_wording.py",
@@ -75,6 +80,28 @@ def test_a_wheel_holds_the_package_and_says_what_it_is(
     assert {name for name in names if ".dist-info/" not in name} == package
     assert (metadata["Version"], metadata["License-Expression"]) == (source.version, "Apache-2.0")
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+    if not folder:
+        _assert_shown(metadata)
+
+
+def _assert_shown(metadata: Message) -> None:
+    """D-77: what an index shows; of the README it shows no file beside it."""
+    assert metadata["Author"]
+    assert metadata["Summary"]
+    assert "kubernetes" in metadata["Keywords"].split(",")
+    urls = dict(each.split(", ", 1) for each in metadata.get_all("Project-URL", []))
+    assert {*urls} == {"Homepage", "Documentation", "Changelog", "Issues", "Security"}
+    assert [url for url in urls.values() if not url.startswith(HOME)] == []
+    classifiers = "\n".join(metadata.get_all("Classifier", []))
+    oldest, *_ = named = re.findall(r":: Python :: (3\.\d+)", classifiers)
+    assert metadata["Requires-Python"] == f">={oldest}"
+    assert PROJECT["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    launcher = (ROOT / "image" / "rollout-operator").read_text().splitlines()[0]
+    assert any(f"python{version} " in launcher for version in named)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    targets = re.findall(r"\]\(([^)\s]+)\)", str(metadata.get_payload()))
+    assert targets
+    assert [each for each in targets if not each.startswith(("https://", "#"))] == []
 
 
 def test_all_are_the_same_when_they_are_made_again(
