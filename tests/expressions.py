@@ -52,24 +52,6 @@ def metrics_of(expression: str) -> set[str]:
     return words - FUNCTIONS - WORDS
 
 
-def functions_of(expression: str) -> set[str]:
-    """Return what an expression calls."""
-    return set(re.findall(r"(\w+)\s*\(", bare(expression))) - WORDS
-
-
-def assert_balanced(expression: str) -> None:
-    """Raise AssertionError where a bracket is not closed, or not the one that was opened."""
-    open_ones: list[str] = []
-    pairs = {")": "(", "]": "[", "}": "{"}
-    for letter in bare(expression):
-        if letter in pairs.values():
-            open_ones.append(letter)
-        elif letter in pairs:
-            assert open_ones, expression
-            assert open_ones.pop() == pairs[letter], expression
-    assert not open_ones, expression
-
-
 def assert_known(expression: str, others: set[str]) -> None:
     """Raise AssertionError where a metric, or a label by which it is selected, does not exist.
 

@@ -83,13 +83,6 @@ def by_name(objects: list[Object]) -> Rendered:
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
-def hook_of(objects: Rendered, kind: str, name: str) -> Object:
-    """Return the only webhook of a configuration."""
-    (hook,) = objects[kind, f"{name}-{NAMESPACE}"]["webhooks"]
-    assert isinstance(hook, dict)
-    return hook
-
-
 def container_of(objects: Rendered, deployment: str = "rollout-operator") -> Object:
     """Return the only container of an operator."""
     (only,) = objects["Deployment", deployment]["spec"]["template"]["spec"]["containers"]

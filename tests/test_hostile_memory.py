@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,6 +16,7 @@ from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, read_memory
 from benchmarks.questions import make_post
 from benchmarks.tasks import Load
+from tests.contained import limit_memory
 from tests.hostile_bodies import WALKS, list_hostile_bodies
 
 LIMIT_MIB: Final = 200
@@ -24,35 +24,20 @@ GROWTH_MIB: Final = 64
 AT_ONCE: Final = 8
 TOO_SLOW: Final = frozenset({408, 429})
 ATTEMPTS: Final = 20
-# Version 1 of cgroups, and 2 where children of the root may have a limit.
-_PLACES: Final = (
-    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-    (Path("/sys/fs/cgroup"), "memory.max"),
-)
 
 
 @contextmanager
 def limited(pid: int) -> Iterator[bool]:
     """Put a process under the limit while it lasts, where this machine lets us; return whether."""
-    for top, limit in _PLACES:
-        group = top / f"rollout-operator-test-{pid}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            (group / limit).write_text(str(LIMIT_MIB << 20))
-            (group / "cgroup.procs").write_text(str(pid))
-        except OSError:
-            group.rmdir()
-            continue
+    with limit_memory(LIMIT_MIB << 20) as limit:
+        if limit is None:
+            yield False
+            return
+        (limit.folder / "cgroup.procs").write_text(str(pid))
         try:
             yield True
         finally:
-            (top / "cgroup.procs").write_text(str(pid))
-            group.rmdir()
-        return
-    yield False
+            (limit.folder.parent / "cgroup.procs").write_text(str(pid))
 
 
 def post(load: Load, context: ssl.SSLContext) -> int:

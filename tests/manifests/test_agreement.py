@@ -191,30 +191,6 @@ def test_webhooks_are_at_the_paths_that_are_served(everything: Rendered) -> None
     assert not {kind for kind, _ in everything} & {"StatefulSet", "ZoneAwarePodDisruptionBudget"}
 
 
-@pytest.mark.parametrize(
-    ("is_own", "pods"),
-    [
-        (True, "rollout-operator-5d8f9c7b6-x7k2p rollout-operator-645d8c7b99-22222"),
-        (
-            False,
-            "rollout-operator-x-10000 rollout-operator-x-22222 rollout-operator-5d8f9c7b6-10000 "
-            "rollout-operator-payments-x7k2p rollout-operator-5d8f9c7b6 rollout-operator-0 "
-            "rollout-operator-zone-a-0 my-rollout-operator-5d8f9c7b6-x7k2p ingester-zone-a-0",
-        ),
-    ],
-)
-def test_dep87_pods_of_the_operator_can_always_be_drained(
-    everything: Rendered, *, is_own: bool, pods: str
-) -> None:
-    """Otherwise a node with the only replica could never be drained while it does not answer."""
-    (hook,) = everything[VALIDATING, f"pod-eviction-{NAMESPACE}"]["webhooks"]
-    (pattern,) = re.findall(
-        r"^!request\.name\.matches\('([^']+)'\)$", hook["matchConditions"][0]["expression"]
-    )
-
-    assert {bool(re.search(pattern, pod)) for pod in pods.split()} == {is_own}
-
-
 def test_the_namespace_reaches_everything(everything: Rendered, tmp_path: Path) -> None:
     """DEP-84, DEP-48: no placeholder is left, and two installations share no name."""
     texts = leaves([*everything.values()])

@@ -10,15 +10,7 @@ import pytest
 import yaml
 
 from tests.dashboard import HEIGHT, PATH, WIDTH, list_expressions, load_rows, render_dashboard
-from tests.expressions import (
-    FUNCTIONS,
-    assert_balanced,
-    assert_known,
-    bare,
-    functions_of,
-    map_own_metrics,
-    metrics_of,
-)
+from tests.expressions import assert_known, bare, metrics_of
 from tests.goldens import Golden
 from tests.kustomize import Object
 from tests.rendered import MANIFESTS, MONITORING
@@ -115,47 +107,30 @@ def _read(value: str, passed: float) -> float:
     return begin + passed * float(growth or 0)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_an_alert_reads_and_names_what_there_is(rule: Object) -> None:
+def test_alerts_and_panels_read_what_there_is() -> None:
     """DEP-67, DEP-77: each metric and label exists, and a label that is summed away is not named.
 
-    Where nothing is said of labels, they are those of the target, which every series has.
+    Where nothing is said of labels, they are those of the target, which every series has. Whether
+    an expression is one: tests/system/test_monitoring.py has Prometheus evaluate them.
     """
-    expression = rule["expr"]
-    named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    kept = _list_kept(expression)
-
-    assert set(rule["annotations"]) == {"summary", "runbook_url"}
-    assert_balanced(expression)
-    assert functions_of(expression) <= FUNCTIONS
-    assert re.search(r"(==|[<>]=?) [\d.]+\)?$", bare(expression).strip())
-    assert_known(expression, OTHERS)
-    assert named <= (kept or {"namespace"})
-    assert "namespace" in kept or not kept
+    for rule in RULES.values():
+        assert set(rule["annotations"]) == {"summary", "runbook_url"}
+        assert re.search(r"(==|[<>]=?) [\d.]+\)?$", bare(rule["expr"]).strip())
+        assert_known(rule["expr"], OTHERS)
+        named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        kept = _list_kept(rule["expr"])
+        assert named <= (kept or {"namespace"})
+        assert "namespace" in kept or not kept
+    for expression in list_expressions():
+        assert metrics_of(expression)
+        assert_known(expression, set())
+        assert set(re.findall(r"\$(\w+)", expression)) <= {*VARIABLES} | BUILT_IN
 
 
 def _list_kept(expression: str) -> set[str]:
     """Return the labels that sums keep, of all of them."""
     lists = re.findall(r"\bby \(([^)]*)\)", expression)
     return {label for one in lists for label in re.split(r"[,\s]+", one)}
-
-
-def test_the_names_of_metrics_are_found() -> None:
-    """What the test above and the next one rest on."""
-    expression = 'sum by (a) (rate(one{b=~"x|up.+"}[5m])) > 0 unless on (a) max by (a) (two == 1)'
-
-    assert metrics_of(expression) == {"one", "two"}
-    assert map_own_metrics()["rollout_operator_group_waiting"] == {"rollout_group", "reason"}
-
-
-@pytest.mark.parametrize("expression", list_expressions())
-def test_a_panel_reads_what_there_is(expression: str) -> None:
-    """DEP-67, DEP-77: of no other exporter, whichever of our metrics it is."""
-    assert_balanced(expression)
-    assert functions_of(expression) <= FUNCTIONS
-    assert metrics_of(expression)
-    assert_known(expression, set())
-    assert set(re.findall(r"\$(\w+)", expression)) <= {*VARIABLES} | BUILT_IN
 
 
 def test_dep76_what_one_chooses_comes_from_our_own_metrics() -> None:
