@@ -129,6 +129,11 @@ def test_dep97_panels_and_alert_of_policies_find_series() -> None:
 
     assert len(shown) > 7
     assert list_empty(pages, 1_700_000_000, "prod", shown) == []
+    # Of releases there are no series here: what is checked is that each is an expression.
+    releases = [each for each in list_expressions() if of_releases(each)]
+    found = list_empty(pages, 1_700_000_000, "prod", releases)
+    assert releases
+    assert [each for each in found if not each.endswith(": no series")] == []
 
 
 def list_zones(pods: WebPods) -> list[ZoneSpec]:
