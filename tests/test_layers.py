@@ -21,7 +21,7 @@ IMPURE_CALLS = {"open", "datetime.now", "datetime.utcnow", "datetime.today", "da
 # review.
 CATCH_ALL = {"controllers/worker.py", "web/dispatch.py"}
 # Parents themselves: both cancel what they have started when they are stopped.
-TASK_MAKERS = {"aio/tasks.py", "apiserver/garbage.py"}
+TASK_MAKERS = {"aio/tasks.py", "apiserver/deletions.py"}
 
 
 def list_impure(modules: Iterable[Module]) -> Iterator[str]:

@@ -15,8 +15,7 @@ from rollout_lab.model.fields import name_of, namespace_of, text
 from rollout_lab.model.history import Commit
 from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.nodes.kubelet import Kubelets
-from rollout_lab.nodes.nodes import Place
-from rollout_lab.nodes.pods import PodEndpoints
+from rollout_lab.nodes.pods import Place, PodEndpoints
 from rollout_lab.schemas.kinds import CONTROLLER_REVISIONS, NODES
 from rollout_lab.virtual_loop.pace import StepTimes, Timers
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource

@@ -9,7 +9,7 @@ from typing import Final
 from rollout_lab.controllers.disruptions import next_budget_status
 from rollout_lab.model.fields import is_terminating, name_of
 from rollout_lab.model.request import ApiAnswer, ApiRequest
-from rollout_lab.nodes.nodes import node_of
+from rollout_lab.nodes.pods import node_of
 from rollout_lab.world import Sandbox
 from rollout_operator.kube.api import NATIVE_BUDGETS, PODS, STATEFULSETS, JsonObject
 

@@ -17,13 +17,12 @@ import msgspec
 from rollout_lab.admission.webhooks import HookCall
 from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.model.history import Lived
-from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.client import SimulatedClient, SimulatedPodClient
 from rollout_lab.network.faults import Faults
 from rollout_lab.network.link import Link
-from rollout_lab.network.pod_client import SimulatedPodClient
 from rollout_lab.nodes.pods import PodEndpoints
-from rollout_lab.virtual_loop.clock import SimulatedClock
 from rollout_lab.virtual_loop.loop import IS_GONE
+from rollout_lab.virtual_loop.pace import SimulatedClock
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import DEFAULT_TIMEOUTS, Fence

@@ -23,9 +23,8 @@ from rollout_lab.network.faults import Faults, NoFaults
 from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.process import ACTOR, SimulatedProcess, World
 from rollout_lab.schemas.kinds import NAMESPACES
-from rollout_lab.trace.log_lines import strip_time
-from rollout_lab.virtual_loop.clock import SimulatedClock, loop_time
-from rollout_lab.virtual_loop.pace import StepTimes
+from rollout_lab.trace.lines import strip_time
+from rollout_lab.virtual_loop.pace import SimulatedClock, StepTimes, loop_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from rollout_lab.apiserver.selection import read_selection
+from rollout_lab.apiserver.store import read_selection
 from rollout_lab.schemas.patches import merge, patched
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource

@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 from rollout_lab.demo.screen import Picture, Screen
-from rollout_lab.trace.lines import TraceLine
-from rollout_lab.trace.log_lines import read_log_line
+from rollout_lab.trace.lines import TraceLine, read_log_line
 
 from rollout_operator.cli.render import Line
 from rollout_operator.model.description import Description

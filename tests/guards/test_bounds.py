@@ -73,6 +73,7 @@ def make_fat(stage: DepartedStage, number: int, replicas: int = 3, name: str = "
     return sts(name, replicas, labels=labels, ready_replicas=0, resource_version=version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "is_deleted"), [(3, False), (3, True), (0, True)])
 def test_si26_the_memory_is_bounded_whatever_labels_hold(replicas: int, is_deleted: bool) -> None:
     """D-68: the small records of others stay, though they are the oldest."""

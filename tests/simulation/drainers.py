@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 from rollout_lab.model.fields import is_terminating, name_of, uid_of
 from rollout_lab.model.request import ApiRefusal, ApiRequest
-from rollout_lab.nodes.nodes import node_of
+from rollout_lab.nodes.pods import node_of
 from rollout_lab.schemas.kinds import BUDGETS, NODES
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject

@@ -6,30 +6,301 @@ time. What answers behind a webhook is the `HookCaller`'s part.
 """
 
 import asyncio
+import base64
 import math
 import random
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Literal, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
-from rollout_lab.admission.reviews import (
-    CallFailed,
-    HookAnswer,
-    decode_answer,
-    denial,
-    encode_review,
-    internal_error,
-    make_uid,
-)
-from rollout_lab.admission.rules import Attempt, RegisteredHook, read_hooks
+from rollout_lab.model.fields import child, children, name_of, number, text
 from rollout_lab.model.history import History, Reviewed
 from rollout_lab.model.request import ApiRefusal, not_modelled
+from rollout_lab.schemas.kinds import NAMESPACES, ObjectKind
+from rollout_lab.schemas.metadata import (
+    copy_json,
+    expect,
+    expect_one_of,
+    is_empty,
+    labels_of,
+    matches,
+)
 from rollout_lab.schemas.patches import patched
-from rollout_lab.schemas.tidy import copy_json
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
+
+_EXEMPT: Final = "admissionregistration.k8s.io"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that is to be reviewed."""
+
+    operation: Literal["CREATE", "UPDATE", "DELETE"]
+    kind: ObjectKind
+    subresource: str
+    namespace: str
+    name: str
+    user: str
+    call: int
+    """Number of the request."""
+    old: JsonObject | None
+    new: JsonObject | None
+    """Of the subresource where there is one: a Scale, an Eviction."""
+    dry_run: bool
+    options: JsonObject
+    namespace_labels: Mapping[str, str] = {}
+    deadline: timedelta | None = None
+    """When the request is given up, since the world began; None where it is not told."""
+
+    @property
+    def target(self) -> str:
+        """Return the resource with its subresource, as in `statefulsets/scale`."""
+        plural = self.kind.resource.plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+class RegisteredHook(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook of a configuration, with its defaults filled in."""
+
+    name: str
+    address: str
+    """`https://host:port`, as errors show it."""
+    path: str
+    service: str
+    """`namespace/name` of the Service, or the URL's host."""
+    timeout: timedelta
+    is_ignored: bool
+    """Whether a call that fails counts for nothing (`failurePolicy: Ignore`)."""
+    has_side_effects: bool
+    """Also in a dry run."""
+    is_reinvoked: bool
+    rules: Sequence[JsonObject]
+    namespaces: JsonObject
+    objects: JsonObject
+    conditions: bool
+
+    def wants(self, attempt: Attempt, obj: JsonObject | None) -> bool:
+        """Return whether it reviews an attempt; `obj` is the new object as it is by now."""
+        if not any(_fits(rule, attempt) for rule in self.rules):
+            return False
+        if attempt.kind.resource.group == _EXEMPT:
+            return False
+        if not self._fits_namespace(attempt) or not self._fits_object(attempt, obj):
+            return False
+        if self.conditions:
+            not_modelled(f"matchConditions, which the webhook {self.name} has")
+        return True
+
+    def _fits_namespace(self, attempt: Attempt) -> bool:
+        if is_empty(self.namespaces):
+            return True
+        if attempt.kind.resource == NAMESPACES:
+            shown = attempt.new or attempt.old or {}
+            return matches(self.namespaces, labels_of(shown))
+        # What belongs to the cluster is never exempted by it.
+        return not attempt.namespace or matches(self.namespaces, attempt.namespace_labels)
+
+    def _fits_object(self, attempt: Attempt, obj: JsonObject | None) -> bool:
+        return is_empty(self.objects) or any(
+            item is not None and matches(self.objects, labels_of(item))
+            for item in (obj, attempt.old)
+        )
+
+
+def read_hooks(configurations: Sequence[JsonObject]) -> tuple[RegisteredHook, ...]:
+    """Return the webhooks of configurations in the order in which they are called."""
+    in_order = sorted(configurations, key=name_of)
+    return tuple(_read_hook(hook) for item in in_order for hook in children(item, "webhooks"))
+
+
+def _read_hook(hook: JsonObject) -> RegisteredHook:
+    address, path, service = _target(child(hook, "clientConfig"))
+    versions = hook.get("admissionReviewVersions")
+    if not isinstance(versions, list) or "v1" not in versions:
+        not_modelled(f"the webhook {text(hook, 'name')}, which does not take AdmissionReview v1")
+    return RegisteredHook(
+        name=text(hook, "name"),
+        address=address,
+        path=path,
+        service=service,
+        timeout=timedelta(seconds=number(hook, "timeoutSeconds")),
+        is_ignored=hook.get("failurePolicy") == "Ignore",
+        has_side_effects=hook.get("sideEffects") not in ("None", "NoneOnDryRun"),
+        is_reinvoked=hook.get("reinvocationPolicy") == "IfNeeded",
+        rules=children(hook, "rules"),
+        namespaces=child(hook, "namespaceSelector"),
+        objects=child(hook, "objectSelector"),
+        conditions=bool(hook.get("matchConditions")),
+    )
+
+
+def _target(config: JsonObject) -> tuple[str, str, str]:
+    service = child(config, "service")
+    if service:
+        name, namespace = text(service, "name"), text(service, "namespace")
+        host = f"https://{name}.{namespace}.svc:{number(service, 'port', default=443)}"
+        return host, text(service, "path") or "/", f"{namespace}/{name}"
+    url = urlsplit(text(config, "url"))
+    return f"{url.scheme}://{url.netloc}", url.path or "/", url.netloc
+
+
+def _fits(rule: JsonObject, attempt: Attempt) -> bool:
+    resource = attempt.kind.resource
+    return (
+        _fits_scope(text(rule, "scope"), attempt)
+        and _names(rule, "operations", attempt.operation)
+        and _names(rule, "apiGroups", resource.group)
+        and _names(rule, "apiVersions", resource.version)
+        and any(_fits_resource(resource, attempt) for resource in _texts(rule, "resources"))
+    )
+
+
+def _fits_scope(scope: str, attempt: Attempt) -> bool:
+    return scope in ("", "*") or (scope == "Namespaced") is attempt.kind.resource.is_namespaced
+
+
+def _fits_resource(pattern: str, attempt: Attempt) -> bool:
+    plural, _, subresource = pattern.partition("/")
+    return plural in ("*", attempt.kind.resource.plural) and (
+        subresource in ("*", attempt.subresource)
+    )
+
+
+def _names(rule: JsonObject, key: str, wanted: str) -> bool:
+    listed = _texts(rule, key)
+    return "*" in listed or wanted in listed
+
+
+def _texts(rule: JsonObject, key: str) -> list[str]:
+    found = rule.get(key)
+    return [path for path in found if isinstance(path, str)] if isinstance(found, list) else []
+
+
+_VERSION: Final = "admission.k8s.io/v1"
+_KIND: Final = "AdmissionReview"
+_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+# What a subresource is a form of.
+_FORMS: Final = {
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+}
+_LEAST_REFUSAL: Final = 400
+# Of a refusal, beside causes and hint: these are strings.
+_DETAILS: Final = ("name", "group", "kind", "uid")
+
+
+class CallFailed(Exception):
+    """A webhook could not be called; the text says what."""
+
+
+class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A useful answer of a webhook."""
+
+    is_allowed: bool
+    status: JsonObject
+    """Of a refusal, empty where it says nothing."""
+    patch: Sequence[JsonObject] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def make_uid(rng: random.Random) -> str:
+    """Return a random UUID (version 4) from this random source."""
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def encode_review(attempt: Attempt, obj: JsonObject | None, uid: str) -> bytes:
+    """Return the question about an attempt; `obj` is the new object as it is by now."""
+    resource = attempt.kind.resource
+    named = {
+        "group": resource.group,
+        "version": resource.version,
+        "resource": resource.plural,
+    }
+    kind = _FORMS.get(attempt.subresource) or {
+        "group": resource.group,
+        "version": resource.version,
+        "kind": resource.kind,
+    }
+    # Left out where empty, as Go does.
+    optional = {
+        "subResource": attempt.subresource,
+        "requestSubResource": attempt.subresource,
+        "name": attempt.name,
+        "namespace": attempt.namespace,
+    }
+    request = {
+        "uid": uid,
+        "kind": kind,
+        "resource": named,
+        "requestKind": kind,
+        "requestResource": named,
+        **{key: value for key, value in optional.items() if value},
+        "operation": attempt.operation,
+        "userInfo": {"username": attempt.user, "groups": ["system:authenticated"]},
+        "object": obj,
+        "oldObject": attempt.old,
+        "dryRun": attempt.dry_run,
+        "options": {
+            **attempt.options,
+            "kind": _OPTIONS[attempt.operation],
+            "apiVersion": "meta.k8s.io/v1",
+        },
+    }
+    return msgspec.json.encode({"kind": _KIND, "apiVersion": _VERSION, "request": request})
+
+
+def decode_answer(body: bytes, uid: str, *, is_mutating: bool) -> HookAnswer:
+    """Return what a webhook answered. Raises NotModelled where it is no useful answer."""
+    try:
+        review = msgspec.json.decode(body, type=JsonObject)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        not_modelled(f"a webhook that answers no review: {error}")
+    response = child(review, "response")
+    expect_one_of((_VERSION,), "apiVersion of a review", review.get("apiVersion"))
+    expect_one_of((_KIND,), "kind of a review", review.get("kind"))
+    expect_one_of((uid,), "response.uid", response.get("uid"))
+    coded, kind = response.get("patch"), response.get("patchType")
+    expect_one_of((None, "JSONPatch") if is_mutating else (None,), "response.patchType", kind)
+    expect(bool(coded) is (kind is not None), "response.patch", coded)
+    patch: Sequence[JsonObject] = ()
+    if coded:
+        try:
+            patch = msgspec.json.decode(base64.b64decode(str(coded)), type=list[JsonObject])
+        except ValueError as error:  # no base64, or no list of steps
+            not_modelled(f"a webhook's patch that is none: {error}")
+    warnings = response.get("warnings")
+    return HookAnswer(
+        is_allowed=response.get("allowed") is True,
+        status=child(response, "status"),
+        patch=patch,
+        warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),
+    )
+
+
+def denial(hook: RegisteredHook, status: JsonObject) -> ApiRefusal:
+    """Return the refusal that a webhook's denial becomes, worded as the real server words it."""
+    code, denied = status.get("code"), f'admission webhook "{hook.name}" denied the request'
+    said = text(status, "message") or text(status, "reason")
+    details = child(status, "details")
+    causes, seconds = details.get("causes"), details.get("retryAfterSeconds")
+    return ApiRefusal(
+        code if isinstance(code, int) and code >= _LEAST_REFUSAL else _LEAST_REFUSAL,
+        text(status, "reason"),
+        f"{denied}: {said}" if said else f"{denied} without explanation",
+        causes=causes if isinstance(causes, list) else (),
+        retry_after=seconds if isinstance(seconds, int) else 0,
+        details={key: details[key] for key in _DETAILS if details.get(key)},
+    )
+
+
+def internal_error(why: str) -> ApiRefusal:
+    """Return the refusal of a server that could not do it."""
+    causes: list[JsonObject] = [{"message": why}]
+    return ApiRefusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
 
 
 class HookCall(msgspec.Struct, frozen=True, kw_only=True):

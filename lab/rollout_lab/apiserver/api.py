@@ -1,7 +1,7 @@
 """The simulated API server: what comes in, who answers it, and what is reported of it.
 
 Decides which paths and verbs there are and takes the records. How it is answered is decided in
-`writes`, `deletions`, `lists` and `streams`; what an object of a kind must look like in
+`writes`, `deletions` and `store`; what an object of a kind must look like in
 `lab.schemas.kinds`.
 
 There are no roles in this world: every user may do everything, but for what `forbidden` names.
@@ -9,37 +9,156 @@ There are no roles in this world: every user may do everything, but for what `fo
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from rollout_lab.admission.webhooks import Admission, HookCaller
-from rollout_lab.apiserver.deletions import delete_object
-from rollout_lab.apiserver.discovery import discover
-from rollout_lab.apiserver.evictions import check_eviction, evict
-from rollout_lab.apiserver.garbage import GarbageCollector
-from rollout_lab.apiserver.lists import check_reached, parse_version, render_list
-from rollout_lab.apiserver.queries import check_query
-from rollout_lab.apiserver.scales import read_scale
-from rollout_lab.apiserver.store import By, ObjectKey, ObjectStore
-from rollout_lab.apiserver.streams import Stream, Streams
-from rollout_lab.apiserver.turns import Turn, WriteAdmission
-from rollout_lab.apiserver.writes import Writes
-from rollout_lab.model.fields import name_of, namespace_of
+from rollout_lab.apiserver.deletions import GarbageCollector, check_eviction, delete_object, evict
+from rollout_lab.apiserver.store import (
+    By,
+    ObjectKey,
+    ObjectStore,
+    Stream,
+    Streams,
+    check_reached,
+    parse_version,
+    render_list,
+)
+from rollout_lab.apiserver.writes import Turn, WriteAdmission, Writes, read_scale
+from rollout_lab.model.fields import children, name_of, namespace_of, text
 from rollout_lab.model.history import Called, Commit, History
 from rollout_lab.model.request import (
+    APPLY_PATCH,
     ApiAnswer,
     ApiRefusal,
     ApiRequest,
     api_version_of,
     not_modelled,
 )
-from rollout_lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, get_kind
-from rollout_lab.schemas.refusals import expect, forbidden, no_resource, not_found, timed_out
-from rollout_lab.schemas.tidy import copy_json
-from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
+from rollout_lab.schemas.kinds import KINDS, NAMESPACES, REPLICA_TEMPLATES, ObjectKind, get_kind
+from rollout_lab.schemas.metadata import (
+    NoPage,
+    copy_json,
+    expect,
+    expect_one_of,
+    forbidden,
+    no_resource,
+    not_found,
+    timed_out,
+)
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource, Served
+
+_LISTED: Final = frozenset(
+    {
+        *("labelSelector", "fieldSelector", "limit", "continue", "resourceVersion"),
+        *("resourceVersionMatch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents"),
+    }
+)
+_WRITTEN: Final = frozenset({"dryRun", "fieldManager", "fieldValidation"})
+_PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    "get": frozenset({"resourceVersion"}),
+    "list": _LISTED,
+    "watch": _LISTED | {"watch"},
+    "create": _WRITTEN,
+    "update": _WRITTEN,
+    "patch": _WRITTEN | {"force"},
+    "delete": frozenset({"dryRun"}),
+}
+
+
+def check_query(request: ApiRequest) -> None:
+    """Raise NotModelled for what the real server might heed, or refuse, and this would not."""
+    query = request.query
+    if not query:
+        return
+    if unknown := sorted(query.keys() - _PARAMETERS[request.verb]):
+        not_modelled(f"the query parameters {', '.join(unknown)} of a {request.verb}")
+    expect_one_of(("", "All"), "dryRun", query.get("dryRun", ""))
+    if "force" in query:
+        expect(request.content_type == APPLY_PATCH, "force of another patch", query["force"])
+    expect_one_of(("", "Ignore", "Warn"), "fieldValidation", query.get("fieldValidation", ""))
+
+
+# What subresources are of, where that is not the kind itself.
+_SUBKINDS: Final = {"scale": "Scale", "eviction": "Eviction"}
+
+
+def discover(resource: Resource) -> ApiAnswer:
+    """Return the versions of a group, or the kinds of a version. Raises Refusal (404)."""
+    kinds = [kind for kind in KINDS.values() if kind.resource.group == resource.group]
+    versions = sorted({kind.resource.version for kind in kinds})
+    if not versions or resource.version not in ("", *versions):
+        is_custom = resource.group == REPLICA_TEMPLATES.group
+        raise no_resource() if versions and not is_custom else NoPage
+    if not resource.version:
+        return ApiAnswer(status=200, body=_group(resource.group, versions))
+    listed = [kind for kind in kinds if kind.resource.version == resource.version]
+    body: JsonObject = {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": api_version_of(resource),
+        "resources": [entry for other in listed for entry in _entries(other)],
+    }
+    return ApiAnswer(status=200, body=body)
+
+
+def _group(group: str, versions: Sequence[str]) -> JsonObject:
+    if len(versions) > 1:
+        not_modelled(f"which version of the API group {group!r} is preferred")
+    served = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group,
+        "versions": served,
+        "preferredVersion": served[0],
+    }
+
+
+def _entries(kind: ObjectKind) -> Sequence[JsonObject]:
+    resource = kind.resource
+    names = ["", *sorted(kind.subresources)]
+    return [
+        {
+            "name": f"{resource.plural}/{name}".rstrip("/"),
+            "kind": _SUBKINDS.get(name, resource.kind),
+            "namespaced": resource.is_namespaced,
+        }
+        for name in names
+    ]
+
+
+def read_versions(body: JsonObject) -> Sequence[str]:
+    """Return the versions of a group, the preferred version first."""
+    names = [text(body, "preferredVersion", "version")]
+    names += [text(version, "version") for version in children(body, "versions")]
+    return tuple(dict.fromkeys(names))
+
+
+def read_resources(body: JsonObject, resource: Resource) -> Sequence[Served]:
+    """Return the kinds of a version of a group."""
+    entries = children(body, "resources")
+    names = [text(entry, "name") for entry in entries]
+    return tuple(
+        Served(
+            resource=Resource(
+                resource.group,
+                resource.version,
+                text(entry, "name"),
+                text(entry, "kind"),
+                entry["namespaced"] is True,
+            ),
+            subresources=frozenset(
+                name.partition("/")[2] for name in names if name.startswith(f"{entry['name']}/")
+            ),
+        )
+        for entry in entries
+        if "/" not in text(entry, "name")
+    )
+
 
 # The real server answers 504 after this, whatever still goes on.
 REQUEST_LIMIT: Final = timedelta(seconds=34)

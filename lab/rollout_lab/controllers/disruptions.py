@@ -16,7 +16,7 @@ from rollout_lab.model.fields import (
     number,
     text,
 )
-from rollout_lab.schemas.labels import labels_of, matches
+from rollout_lab.schemas.metadata import labels_of, matches
 from rollout_operator.kube.api import JsonObject
 
 

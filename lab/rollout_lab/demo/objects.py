@@ -10,7 +10,7 @@ from typing import Final
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.demo.flags import DemoSettings
 from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, api_version_of
-from rollout_lab.nodes.nodes import node
+from rollout_lab.nodes.pods import node
 from rollout_lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_lab.zones import ZoneSpec, statefulset
 from rollout_operator.kube.api import (

@@ -1,36 +1,41 @@
 """The client of one process to the simulated API server: the Protocols of `kube.api`.
 
 Decides what each call looks like to the API server, and how its answer looks to the operator, as
-`kube.client` does for a real API server. How a call gets there is `requests`' part, which
-events of a watch come through is `delayed_watches`'.
+`kube.client` does for a real API server; and the same for HTTP to pods. Which events of a watch
+come through is decided in `link`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from rollout_lab.apiserver.api import SimulatedApi
-from rollout_lab.apiserver.discovery import read_resources, read_versions
-from rollout_lab.apiserver.streams import Stream
+from rollout_lab.apiserver.api import SimulatedApi, read_resources, read_versions
+from rollout_lab.apiserver.store import Stream, StreamEvent
 from rollout_lab.model.fields import metadata_of, uid_of
 from rollout_lab.model.request import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
     ApiAnswer,
+    ApiRefusal,
     ApiRequest,
     Body,
     Verb,
 )
-from rollout_lab.network.delayed_watches import DelayedWatch
-from rollout_lab.network.faults import Failure, FaultDecision, SentCall
-from rollout_lab.network.link import Link
-from rollout_lab.network.openings import Opening, read_events
-from rollout_lab.network.requests import SimulatedCall, travel
+from rollout_lab.network.faults import (
+    CrashPoint,
+    Failure,
+    FaultDecision,
+    PodCallOutcome,
+    PodFailure,
+    SentCall,
+)
+from rollout_lab.network.link import DelayedWatch, Delivery, Expired, Link, Silent, wait_for_ever
 from rollout_operator.kube.api import (
     CORE_VERSIONS,
     DEFAULT_TIMEOUTS,
@@ -52,7 +57,220 @@ from rollout_operator.kube.api import (
     watch_query,
 )
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
-from rollout_operator.model.names import Refused, UnknownOutcome, Unreachable
+from rollout_operator.kube.responses import Status, error_of, read_status
+from rollout_operator.model.names import Refused, Throttled, UnknownOutcome, Unreachable
+from rollout_operator.model.objects import Endpoint
+
+RETRY_AFTER: Final = 2
+
+_REFUSALS: Final[Mapping[Failure, ApiRefusal]] = {
+    Failure.CONFLICT: ApiRefusal(
+        409,
+        "Conflict",
+        "Operation cannot be fulfilled: the object has been modified; please apply your changes"
+        " to the latest version and try again",
+    ),
+    Failure.GONE: ApiRefusal(
+        410, "Expired", "The resourceVersion for the provided watch is too old."
+    ),
+    Failure.TOO_MANY: ApiRefusal(
+        429, "TooManyRequests", "The server has received too many requests and has asked us to wait"
+    ),
+    Failure.TOO_MANY_RETRY: ApiRefusal(
+        429,
+        "TooManyRequests",
+        "The server has received too many requests and has asked us to wait",
+        retry_after=RETRY_AFTER,
+    ),
+    Failure.INTERNAL: ApiRefusal(500, "InternalError", "Internal error occurred: no leader"),
+    Failure.UNAVAILABLE: ApiRefusal(
+        503, "ServiceUnavailable", "The server is currently unable to serve the request"
+    ),
+    Failure.GATEWAY_TIMEOUT: ApiRefusal(504, "Timeout", "Timeout: request did not complete"),
+    Failure.GATEWAY_TIMEOUT_COMMITTED: ApiRefusal(
+        504, "Timeout", "Timeout: request did not complete"
+    ),
+}
+_COMMITTED: Final = frozenset({Failure.GATEWAY_TIMEOUT_COMMITTED})
+_UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
+
+
+class SimulatedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is to be made."""
+
+    call: Call
+    carry_out: Callable[[], Awaitable[ApiAnswer]]
+    """What the API server does with it once it is there."""
+    now: Callable[[], datetime]
+    """The API server's clock."""
+    within: timedelta
+    """How long it may take, answer included."""
+    sent_within: timedelta | None = None
+    """How long it may wait for its turn, where that is shorter."""
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """An answer that is back, with the time at which it was given."""
+
+    answer: ApiAnswer
+    date: datetime
+
+
+async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> ApiAnswer:
+    """Make a call and return its answer, a success; never, where the process dies meanwhile.
+
+    Raises the errors of `model.names` that the real client raises.
+    """
+    if outcome.crash is CrashPoint.BEFORE_SEND:
+        link.crash()
+    await link.stay_alive()
+    await _wait_for_turn(simulated_call, link, outcome)
+    if outcome.fails is Failure.CONNECT:
+        raise Unreachable.of(simulated_call.call.text, "no answer: Cannot connect to host")
+    reply, message = await _send(simulated_call, link, outcome)
+    await link.stay_alive()
+    if reply is None:
+        _raise_lost(simulated_call.call, message)
+    link.clock.record(reply.date.replace(microsecond=0))  # as the header has it
+    if outcome.crash is CrashPoint.AFTER_REPLY:
+        asyncio.get_running_loop().call_soon(link.crash)
+    answer = reply.answer
+    if answer.is_ok:
+        return answer
+    retry_after = f"{answer.retry_after}" if answer.retry_after else ""
+    status = read_status(_raw(answer))
+    raise error_of(simulated_call.call, answer.status, status, retry_after)
+
+
+def _raw(answer: ApiAnswer) -> bytes:
+    """Return the body as it came: the answer to a path that is not served is plain text."""
+    text = answer.body.get("text")
+    return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
+
+
+def _raise_lost(call: Call, message: str) -> NoReturn:
+    """Raise what no answer means: a write may have been carried out, or will be."""
+    if call.is_write:
+        text = f"cannot tell whether {call.text} succeeded: no answer: {message}"
+        raise UnknownOutcome(text, call=call.text)
+    raise Unreachable.of(call.text, f"no answer: {message}")
+
+
+async def _wait_for_turn(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> None:
+    """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
+    within = min(simulated_call.within, simulated_call.sent_within or simulated_call.within)
+    if outcome.fails is Failure.THROTTLED or outcome.waits > within:
+        due = max(outcome.waits, within)
+        text = (
+            f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
+            f" the deadline in {within.total_seconds():.3f}s"
+        )
+        raise Throttled(text, call=simulated_call.call.text)
+    if outcome.waits:
+        await asyncio.sleep(outcome.waits.total_seconds())
+        await link.stay_alive()
+
+
+async def _send(
+    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
+) -> tuple[_Reply | None, str]:
+    """Return the answer, or None and what is known of its absence."""
+    seconds = simulated_call.within.total_seconds()
+    try:
+        async with asyncio.timeout(seconds):
+            reply = await link.run_to_end(_carry(simulated_call, link, outcome))
+            if reply is None and not _breaks(outcome):
+                await wait_for_ever()
+    except TimeoutError:
+        return None, f"timed out after {seconds:g}s"
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if link.is_dead and task is not None and not task.cancelling():
+            await link.stay_alive()  # what became of the request: a dead process never hears of it
+        raise
+    return reply, "Server disconnected"
+
+
+def _breaks(outcome: FaultDecision) -> bool:
+    return outcome.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
+
+
+async def _carry(
+    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
+) -> _Reply | None:
+    """Carry a request there and its answer back; None where no answer comes."""
+    late = simulated_call.within if outcome.fails is Failure.LATE else timedelta(0)
+    await asyncio.sleep((late + outcome.before).total_seconds() + link.latency())
+    if outcome.fails is Failure.RESET_BEFORE or not link.may_arrive():
+        return None
+    answer = await _answer(simulated_call, outcome)
+    reply = _Reply(answer, simulated_call.now())
+    if outcome.crash is CrashPoint.AFTER_COMMIT:
+        link.crash()
+    if outcome.fails in _UNANSWERED or outcome.fails is Failure.RESET_AFTER:
+        return None
+    await asyncio.sleep(outcome.after.total_seconds() + link.latency())
+    return None if link.is_cut else reply
+
+
+async def _answer(simulated_call: SimulatedCall, outcome: FaultDecision) -> ApiAnswer:
+    """Return what the API server answers, or what a fault lets it answer instead."""
+    refusal = _REFUSALS.get(outcome.fails) if outcome.fails is not None else None
+    if refusal is not None and outcome.fails not in _COMMITTED:
+        return refusal.answer()
+    answer = await simulated_call.carry_out()
+    return refusal.answer() if refusal is not None else answer
+
+
+class Opening:
+    """A watch that is requested: a client that gives up before it is opened leaves none open."""
+
+    def __init__(self, api: SimulatedApi) -> None:
+        self._api = api
+        self._is_closed = False
+        self.stream: Stream | None = None
+
+    async def open(self, request: ApiRequest) -> ApiAnswer:
+        """Open it, as the API server does."""
+        try:
+            self.stream = self._api.open_watch(request)
+        except ApiRefusal as refusal:
+            return refusal.answer()
+        if self._is_closed:
+            self.stream.close()
+        return ApiAnswer(status=200, body={})
+
+    def close(self) -> None:
+        """Need it no more."""
+        self._is_closed = True
+        if self.stream is not None:
+            self.stream.close()
+
+
+async def read_events(
+    call: Call, delivery: Delivery, silence: timedelta
+) -> AsyncGenerator[WatchEvent, None]:
+    """Yield the events of a watch. Raises as `kube.api.Watcher.watch` says of its iterator."""
+    while (event := await _next_event(call, delivery, silence)) is not None:
+        if event.type == "ERROR":
+            status = read_status(event.body)
+            raise error_of(call, status.code, status)
+        yield WatchEvent(type=event.type, object=msgspec.Raw(event.body))
+
+
+async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> StreamEvent | None:
+    seconds = silence.total_seconds()
+    try:
+        return await delivery.next_event(seconds)
+    except Silent as error:
+        raise Unreachable.of(call.text, f"silent for {seconds:g}s") from error
+    except ConnectionResetError as error:
+        raise Unreachable.of(call.text, f"no answer: {error}") from error
+    except Expired as error:
+        message = "The resourceVersion for the provided watch is too old."
+        status = Status(kind="Status", message=message, reason="Expired", code=410)
+        raise error_of(call, 410, status) from error
+
 
 FOLLOWING: Final = "following"
 """Name of the client through which informers look: only their lists may be of the past."""
@@ -393,3 +611,83 @@ class SimulatedClient:
         if key not in self._watches:
             self._watches[key] = DelayedWatch(self._link, resource.plural)
         return self._watches[key]
+
+
+_INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
+
+
+class Endpoints(Protocol):
+    """The pods that listen; see `lab.nodes.pods.PodEndpoints`."""
+
+    async def serve(
+        self, method: str, endpoint: Endpoint, actor: str, takes: timedelta
+    ) -> tuple[int, bytes]: ...
+
+
+class SimulatedPodClient:
+    """Sends requests to pods, for one process."""
+
+    def __init__(self, link: Link, endpoints: Endpoints) -> None:
+        self._link = link
+        self._endpoints = endpoints
+        self._is_closed = False
+
+    async def send(self, method: str, endpoint: Endpoint) -> int:
+        """Return the status that a pod answers, of a redirect its own; it is not followed.
+
+        Raises OSError where the connection is refused or breaks. Never returns where pods are out
+        of reach, where no server answers, and once the link is dead: the caller sets a limit.
+        """
+        status, _ = await self._send(method, endpoint)
+        return status
+
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """POST, and return the status and the body that a pod answers; see `send`."""
+        return await self._send("POST", endpoint)
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    async def _send(self, method: str, endpoint: Endpoint) -> tuple[int, bytes]:
+        if self._is_closed:
+            raise ConnectionAbortedError("this client is closed")
+        link = self._link
+        outcome = link.faults.on_pod_call(link.actor, method, endpoint.pod)
+        if outcome.crash is CrashPoint.BEFORE_SEND:
+            link.crash()
+        await link.stay_alive()
+        await asyncio.sleep(outcome.before.total_seconds() + link.latency())
+        await self._cross()
+        answer = await self._post(method, endpoint, outcome)
+        if outcome.crash is CrashPoint.AFTER_COMMIT:
+            link.crash()
+        await asyncio.sleep(outcome.after.total_seconds() + link.latency())
+        await self._cross()
+        if outcome.crash is CrashPoint.AFTER_REPLY:
+            asyncio.get_running_loop().call_soon(link.crash)
+        return answer
+
+    async def _cross(self) -> None:
+        """Go on where there is a way, else never."""
+        if self._link.cut_pods or self._link.is_dead:
+            await wait_for_ever()
+
+    async def _post(
+        self, method: str, endpoint: Endpoint, outcome: PodCallOutcome
+    ) -> tuple[int, bytes]:
+        fails = outcome.fails
+        if fails is PodFailure.REFUSED:
+            raise ConnectionRefusedError("Connect call failed")
+        if fails is PodFailure.RESET_BEFORE:
+            raise ConnectionResetError("Connection reset by peer")
+        if fails is PodFailure.LOST:
+            await wait_for_ever()
+        if fails in _INSTEAD:
+            return _INSTEAD[fails], b""
+        answer = await self._endpoints.serve(method, endpoint, self._link.actor, outcome.takes)
+        if fails is PodFailure.RESET_AFTER:
+            raise ConnectionResetError("Connection reset by peer")
+        if fails is PodFailure.SILENT:
+            await wait_for_ever()
+        return (500, b"") if fails is PodFailure.ERROR_AFTER else answer

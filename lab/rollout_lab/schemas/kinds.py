@@ -1,34 +1,37 @@
 """Which kinds the simulated API server knows, and what it does to their objects.
 
-How an object is made ready is written in `rules` and in the modules of each kind. A kind that is
+Defaults, what an update keeps and what is refused stand in the rules of each kind. A kind that is
 not here is a 404, as for a resource that no server knows.
 """
 
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from rollout_lab.schemas.custom import MULTI_AZ_ROLLOUT, REPLICA_TEMPLATE, ZONE_BUDGET
-from rollout_lab.schemas.plain_kinds import (
-    BUDGET,
-    CONFIG_MAP,
-    LEASE,
-    MUTATING,
-    NAMESPACE,
-    NODE,
-    SECRET,
-    VALIDATING,
+from rollout_lab.model.fields import child, children, metadata_of, name_of, number, text
+from rollout_lab.model.request import NotModelled, not_modelled
+from rollout_lab.schemas.metadata import (
+    NoPage,
+    bad_request,
+    check_labels,
+    check_metadata,
+    check_metadata_update,
+    check_name,
+    check_not_negative,
+    expect,
+    expect_counts,
+    explain_undecodable,
+    is_empty,
+    keep_metadata,
+    matches,
+    no_resource,
+    strings,
+    tidied_fields,
+    tidied_metadata,
 )
-from rollout_lab.schemas.pods import POD
-from rollout_lab.schemas.refusals import NoPage, no_resource
-from rollout_lab.schemas.rules import (
-    Rules,
-    check_object,
-    create_object,
-    default_object,
-    update_object,
-)
-from rollout_lab.schemas.workloads import CONTROLLER_REVISION, STATEFULSET
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     CONFIG_MAPS,
@@ -51,6 +54,618 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.units import compile_pattern
+
+_ALWAYS: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def _nothing(obj: JsonObject) -> None:
+    """Leave an object as it is."""
+
+
+def _no_step(old: JsonObject, new: JsonObject) -> None:
+    """Leave an update as it is."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What sets one kind apart from the others. Its checks raise NotModelled."""
+
+    parts: frozenset[str] = frozenset({"spec", "status"})
+    """Fields beside `metadata`; others are dropped."""
+    raw: frozenset[str] = frozenset()
+    """Of those, the fields whose content is the user's own and is kept as it is, uncopied."""
+    raises_generation: tuple[str, ...] = ()
+    """Fields whose change raises `metadata.generation`; empty where it has none."""
+    has_label_name: bool = False
+    """Whether its name must be a DNS label; else a subdomain."""
+    keeps_status: bool = False
+    """Whether a status is taken from its creator."""
+    defaults: Mapping[str, Callable[[JsonObject], None]] = {}
+    """What fills in what is absent in each field, given the whole object.
+
+    Done to every version that has the field changed, also between mutating webhooks.
+    """
+    on_create: Callable[[JsonObject], None] = _nothing
+    """What only a creation does."""
+    on_update: Callable[[JsonObject, JsonObject], None] = _no_step
+    """What an update of the object does besides, given old and new."""
+    on_status_update: Callable[[JsonObject, JsonObject], None] = _no_step
+    """The same for an update of its status."""
+    check: Callable[[JsonObject], None] = _nothing
+    """What must hold of every version."""
+    check_update: Callable[[JsonObject, JsonObject], None] = _no_step
+    """What must hold of an update but that of the status, given old and new."""
+
+
+def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
+    """Bring an object, in place, into the form in which the server reads it.
+
+    All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
+    it cannot be read.
+    """
+    problem = explain_undecodable(obj)
+    if problem:
+        raise bad_request(f"{_name_type(obj)}: {problem}")
+    obj["metadata"] = tidied_metadata(obj)
+    for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
+        if key in rules.raw and obj[key] is not None:
+            continue
+        value = obj.pop(key)
+        if key in rules.parts:
+            obj.update(tidied_fields({key: value}))
+    for key, fill in rules.defaults.items():
+        if key not in kept:
+            fill(obj)
+
+
+def create_object(rules: Rules, obj: JsonObject) -> None:
+    """Make a new object, in place, ready to be stored."""
+    if not rules.keeps_status:
+        obj.pop("status", None)
+    default_object(rules, obj)
+    if rules.raises_generation:  # of other kinds it is what their creator says
+        metadata_of(obj)["generation"] = 1
+    rules.on_create(obj)
+    try:
+        check_object(rules, obj)
+    except NotModelled as error:
+        raise NotModelled(f"{obj.get('kind')} {name_of(obj)}: {error}") from None
+
+
+def check_object(rules: Rules, obj: JsonObject) -> None:
+    """Raise NotModelled, or Refusal (422), where an object as it is stored would not be taken."""
+    check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
+    check_metadata(obj)
+    rules.check(obj)
+
+
+def update_object(
+    resource: Resource, rules: Rules, old: JsonObject, new: JsonObject, subresource: str
+) -> None:
+    """Make the new version of an object, in place, ready to be stored. Raises Refusal (422).
+
+    Of the new version, top level and metadata may be changed.
+    """
+    is_status = subresource == "status"
+    _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
+    _default_changed(rules, old, new)
+    keep_metadata(old, new)
+    (rules.on_status_update if is_status else rules.on_update)(old, new)
+    if any(old.get(key) != new.get(key) for key in rules.raises_generation):
+        metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
+    if old["metadata"] != new["metadata"]:
+        check_metadata_update(resource, old, new)
+    if any(old.get(key) is not new.get(key) for key in rules.parts):
+        rules.check(new)
+        if not is_status:
+            rules.check_update(old, new)
+
+
+def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        new.pop(key, None)
+        if key in old:
+            new[key] = old[key]
+
+
+def _default_changed(rules: Rules, old: JsonObject, new: JsonObject) -> None:
+    """Bring what was changed into the stored form; share with the old version what was not."""
+    kept = _share(old, new, rules.parts)
+    default_object(rules, new, kept)
+    _share(old, new, rules.parts - kept)
+
+
+def _share(old: JsonObject, new: JsonObject, keys: frozenset[str]) -> frozenset[str]:
+    same = frozenset(key for key in keys if key in old and new.get(key) == old[key])
+    for key in same:
+        new[key] = old[key]
+    return same
+
+
+def _name_type(obj: JsonObject) -> str:
+    kind, version = obj.get("kind"), obj.get("apiVersion")
+    return f'{kind} in version "{version}" cannot be handled as a {kind}'
+
+
+_LARGEST: Final = 2**31 - 1
+_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {
+    "spec": {"replicas": int, "labelSelector": str},
+    "status": {"replicas": int},
+}
+
+
+def _keep_metadata(old: JsonObject, new: JsonObject) -> None:
+    """Leave it as it was: the status of a custom resource is written alone."""
+    new["metadata"] = dict(child(old, "metadata"))
+
+
+def _prune(obj: JsonObject, part: str) -> None:
+    """Drop, in place, the fields that the schema does not have."""
+    if part not in obj:
+        return
+    known, given = _FIELDS[part], child(obj, part)
+    for key, value in given.items():
+        if key in known and type(value) is not known[key]:
+            not_modelled(f"a ReplicaTemplate whose {part}.{key} is {value!r}")
+    obj[part] = {key: value for key, value in given.items() if key in known}
+
+
+def _default_spec(obj: JsonObject) -> None:
+    _prune(obj, "spec")
+    if "spec" in obj:
+        obj["spec"] = {"replicas": 1, **child(obj, "spec")}
+
+
+def _check_template(obj: JsonObject) -> None:
+    for part in ("spec", "status"):
+        replicas = number(obj, part, "replicas")
+        expect(0 <= replicas <= _LARGEST, f"{part}.replicas", replicas)
+
+
+REPLICA_TEMPLATE: Final = Rules(
+    raw=frozenset({"spec", "status"}),
+    raises_generation=("spec",),
+    defaults={"spec": _default_spec, "status": lambda obj: _prune(obj, "status")},
+    on_status_update=_keep_metadata,
+    check=_check_template,
+)
+
+_COUNT: Final = "maxUnavailable"
+_SHARE: Final = "maxUnavailablePercentage"
+_PATTERN: Final = "podNamePartitionRegex"
+_GROUP: Final = "podNameRegexGroup"
+_DELAY: Final = "crossZoneEvictionDelay"
+_TYPES: Final = {_COUNT: int, _SHARE: int, _PATTERN: str, _GROUP: int, _DELAY: str}
+_NUMBERS: Final = frozenset(
+    {"observedGeneration", "zones", "pods", "currentUnavailable", "allowedDisruptions"}
+)
+_LEAST: Final = {_COUNT: 0, _SHARE: 0, _GROUP: 1}
+_LONGEST_PATTERN: Final = 1024
+_HAS_GROUP: Final = re.compile(r"\(([^?]|\?P?<)", re.DOTALL)
+_IS_DURATION: Final = re.compile(
+    r"\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)|-0s"
+)
+_HAS_NUMBER: Final = re.compile(r"[1-9]")
+
+
+def _prune_budget(obj: JsonObject) -> None:
+    """Drop, in place, what the schema does not have, and what is null."""
+    if "spec" not in obj:
+        return
+    given = child(obj, "spec")
+    spec = {key: given[key] for key in given if key in _TYPES and given[key] is not None}
+    labels = child(given, "selector", "matchLabels")
+    if "matchLabels" in child(given, "selector"):
+        labels = {key: value for key, value in labels.items() if value is not None}
+        spec["selector"] = {"matchLabels": labels}
+    obj["spec"] = spec
+
+
+def _prune_budget_status(obj: JsonObject) -> None:
+    """Drop, in place, what the schema does not have: of a condition nothing is left out."""
+    if "status" not in obj:
+        return
+    given = child(obj, "status")
+    for key, value in given.items():
+        is_right = (
+            type(value) is int if key in _NUMBERS else key != "conditions" or type(value) is list
+        )
+        if not is_right:
+            not_modelled(f"a budget whose status.{key} is {value!r}")
+    obj["status"] = {key: given[key] for key in given if key in _NUMBERS or key == "conditions"}
+
+
+def _check_budget(obj: JsonObject) -> None:
+    spec = child(obj, "spec")
+    labels = child(spec, "selector").get("matchLabels")
+    is_selector = isinstance(labels, dict) and all(
+        isinstance(label, str) for label in labels.values()
+    )
+    expect(is_selector, "spec.selector", obj.get("spec"))
+    for key, kind in _TYPES.items():
+        value = spec.get(key)
+        expect(value is None or type(value) is kind, key, value)
+        expect(not isinstance(value, int) or value >= _LEAST[key], key, value)
+    pattern, delay = text(spec, _PATTERN), text(spec, _DELAY)
+    share = number(spec, _SHARE)
+    expect(share <= 100 and not (_COUNT in spec and _SHARE in spec), _SHARE, share)
+    expect(not (pattern and share), "a percentage with a partition", share)
+    expect(not delay or bool(_IS_DURATION.fullmatch(delay)), _DELAY, delay)
+    expect(bool(pattern) or not _HAS_NUMBER.search(delay), f"{_DELAY} without {_PATTERN}", delay)
+    if pattern:
+        expect(_is_pattern(pattern), _PATTERN, pattern)
+
+
+def _is_pattern(pattern: str) -> bool:
+    try:
+        compile_pattern(pattern)
+    except InvalidInput:
+        return False
+    return len(pattern) <= _LONGEST_PATTERN and _HAS_GROUP.search(pattern) is not None
+
+
+# What a schema decides of a policy the operator decides again by itself: nothing is judged here.
+MULTI_AZ_ROLLOUT: Final = Rules(
+    raw=frozenset({"spec", "status"}),
+    raises_generation=("spec",),
+    defaults={},
+    on_status_update=_keep_metadata,
+)
+
+ZONE_BUDGET: Final = Rules(
+    raw=frozenset({"spec", "status"}),
+    raises_generation=("spec",),
+    defaults={"spec": _prune_budget, "status": _prune_budget_status},
+    on_status_update=_keep_metadata,
+    check=_check_budget,
+)
+
+
+_BUDGET_COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+
+
+def _default_type(obj: JsonObject) -> None:
+    obj["type"] = obj.get("type") or "Opaque"
+
+
+SECRET: Final = Rules(
+    parts=frozenset({"data", "stringData", "type", "immutable"}),
+    defaults={"type": _default_type},
+)
+CONFIG_MAP: Final = Rules(parts=frozenset({"data", "binaryData", "immutable"}))
+
+
+LEASE: Final = Rules()
+
+
+def _default_empty_spec(obj: JsonObject) -> None:
+    obj.setdefault("spec", {})
+
+
+def _default_status(obj: JsonObject) -> None:
+    obj.setdefault("status", {})
+
+
+def _default_budget_status(obj: JsonObject) -> None:
+    status = obj.setdefault("status", {})
+    assert isinstance(status, dict)
+    for key in _BUDGET_COUNTS:
+        status.setdefault(key, 0)
+
+
+BUDGET: Final = Rules(
+    raises_generation=("spec",),
+    defaults={"spec": _default_empty_spec, "status": _default_budget_status},
+)
+
+
+def _name_namespace(obj: JsonObject) -> None:
+    metadata = child(obj, "metadata")
+    metadata["labels"] = {
+        **strings(metadata, "labels"),
+        "kubernetes.io/metadata.name": name_of(obj),
+    }
+
+
+def _begin_namespace(obj: JsonObject) -> None:
+    obj["spec"] = {"finalizers": ["kubernetes"]}
+    obj["status"] = {"phase": "Active"}
+
+
+def _keep_spec(old: JsonObject, new: JsonObject) -> None:
+    new["spec"] = old["spec"]
+
+
+NAMESPACE: Final = Rules(
+    has_label_name=True,
+    defaults={
+        "spec": _default_empty_spec,
+        "status": _default_status,
+        "metadata": _name_namespace,
+    },
+    on_create=_begin_namespace,
+    on_update=_keep_spec,
+)
+NODE: Final = Rules(
+    keeps_status=True, defaults={"spec": _default_empty_spec, "status": _default_status}
+)
+
+
+def _default_hooks(is_mutating: bool, obj: JsonObject) -> None:
+    for hook in children(obj, "webhooks"):
+        hook.setdefault("failurePolicy", "Fail")
+        hook.setdefault("matchPolicy", "Equivalent")
+        hook.setdefault("namespaceSelector", {})
+        hook.setdefault("objectSelector", {})
+        hook.setdefault("timeoutSeconds", 10)
+        if is_mutating:
+            hook.setdefault("reinvocationPolicy", "Never")
+        for rule in children(hook, "rules"):
+            rule.setdefault("scope", "*")
+        service = child(hook, "clientConfig", "service")
+        if service:
+            service.setdefault("port", 443)
+
+
+def _hook_rules(default: Callable[[JsonObject], None]) -> Rules:
+    return Rules(
+        parts=frozenset({"webhooks"}),
+        raises_generation=("webhooks",),
+        defaults={"webhooks": default},
+    )
+
+
+VALIDATING: Final = _hook_rules(partial(_default_hooks, False))
+MUTATING: Final = _hook_rules(partial(_default_hooks, True))
+
+
+_GRACE_SECONDS: Final = 30
+_POD: Final[JsonObject] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": _GRACE_SECONDS,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+}
+_FILLED: Final = ("volumes", "initContainers", "ephemeralContainers", "hostNetwork")
+_CONTAINER: Final[JsonObject] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_FILLED_IN_CONTAINERS: Final = frozenset(
+    {"ports", "env", "livenessProbe", "readinessProbe", "startupProbe", "volumeMounts"}
+)
+
+
+def default_template(holder: JsonObject) -> None:
+    """Fill `template` of a workload's spec."""
+    template = holder.setdefault("template", {})
+    if isinstance(template, dict):
+        template.setdefault("metadata", {})
+        spec = template.setdefault("spec", {})
+        if isinstance(spec, dict):
+            default_pod_spec(spec)
+
+
+def default_pod_spec(spec: JsonObject) -> None:
+    """Fill the spec of a pod or of a template. Raises NotModelled."""
+    for key, value in _POD.items():
+        spec.setdefault(key, value)
+    spec.setdefault("securityContext", {})
+    # Two names of one field: the server keeps both alike.
+    account = text(spec, "serviceAccountName") or text(spec, "serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for key in _FILLED:
+        expect(not spec.get(key), f"a pod without defaults of its {key}", spec.get(key))
+    for container in children(spec, "containers"):
+        _default_container(container)
+
+
+def check_pod_spec(spec: JsonObject, path: str = "spec") -> None:
+    """Raise NotModelled where no server would take it."""
+    containers = children(spec, "containers")
+    are_whole = all(container.get("name") and container.get("image") for container in containers)
+    expect(bool(containers) and are_whole, f"{path}.containers", spec.get("containers"))
+
+
+def check_template(spec: JsonObject) -> None:
+    """Raise NotModelled where a workload's selector or template would not be taken."""
+    expect_counts(spec, "minReadySeconds")
+    selector = child(spec, "selector")
+    check_labels("spec.selector.matchLabels", strings(selector, "matchLabels"))
+    is_met = matches(selector, strings(spec, "template", "metadata", "labels"))
+    expect(is_met and not is_empty(selector), "spec.selector", selector)
+    inner = child(spec, "template", "spec")
+    path = "spec.template.spec"
+    check_pod_spec(inner, path)
+    policy = inner.get("restartPolicy")
+    expect(policy == "Always", f"{path}.restartPolicy", policy)
+
+
+def _default_container(obj: JsonObject) -> None:
+    filled = sorted(_FILLED_IN_CONTAINERS & obj.keys())
+    expect(not filled and not child(obj, "resources"), "a container without defaults of", filled)
+    obj.setdefault("imagePullPolicy", _pull_policy(text(obj, "image")))
+    for key, value in _CONTAINER.items():
+        obj.setdefault(key, value)
+    obj.setdefault("resources", {})
+
+
+def _pull_policy(image: str) -> str:
+    """Return Always for an image whose tag is `latest`, said or not."""
+    name, digest, _ = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+_HISTORY_LIMIT: Final = 10
+_ROLLING_SHARE: Final = re.compile(r"[1-9][0-9]?%|100%")
+_RETENTION: Final = "persistentVolumeClaimRetentionPolicy"
+_MAY_CHANGE: Final = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *(_RETENTION, "minReadySeconds"),
+)
+_SET_FIELDS: Final = frozenset((*_MAY_CHANGE, "selector", "serviceName", "podManagementPolicy"))
+_COUNTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+
+
+def _default_set(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    if not isinstance(spec, dict):
+        not_modelled(f"a StatefulSet whose spec is {spec!r}")
+    expect(not spec.get("volumeClaimTemplates"), "a set without claims", spec)
+    for key in spec.keys() - _SET_FIELDS:
+        del spec[key]
+    spec.setdefault("serviceName", "")
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    strategy = spec.setdefault("updateStrategy", {})
+    assert isinstance(strategy, dict)
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "RollingUpdate" and isinstance(rolling, dict):
+        rolling.setdefault("partition", 0)
+        rolling.setdefault("maxUnavailable", 1)  # since 1.37
+    retention = spec.setdefault(_RETENTION, {})
+    assert isinstance(retention, dict)
+    for key in ("whenDeleted", "whenScaled"):
+        retention.setdefault(key, "Retain")
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", _HISTORY_LIMIT)
+    default_template(spec)
+
+
+def _default_set_status(obj: JsonObject) -> None:
+    status = obj.setdefault("status", {})
+    assert isinstance(status, dict)
+    status.setdefault("replicas", 0)
+    status.setdefault("availableReplicas", 0)
+
+
+def _begin_set(obj: JsonObject) -> None:
+    # Sets that are older than this rule have other names.
+    if service := text(obj, "spec", "serviceName"):
+        check_name("spec.serviceName", service, is_label=True)
+
+
+def _check_set(obj: JsonObject) -> None:
+    spec, status = child(obj, "spec"), child(obj, "status")
+    # Also where a schedule of the tests wants fewer than none.
+    check_not_negative("StatefulSet.apps", name_of(obj), "spec.replicas", spec["replicas"])
+    check_template(spec)
+    most = child(spec, "updateStrategy", "rollingUpdate").get("maxUnavailable", 1)
+    is_share = isinstance(most, str) and bool(_ROLLING_SHARE.fullmatch(most))
+    expect(is_share or (isinstance(most, int) and most > 0), "maxUnavailable", most)
+    for key in _COUNTS:
+        # A rolling update that deletes a pod of no revision that counts leads to this.
+        check_not_negative("StatefulSet.apps", name_of(obj), f"status.{key}", status.get(key))
+
+
+def _check_set_update(old: JsonObject, new: JsonObject) -> None:
+    before, after = child(old, "spec"), child(new, "spec")
+    frozen = (before.keys() | after.keys()) - set(_MAY_CHANGE)
+    changed = [key for key in frozen if before.get(key) != after.get(key)]
+    expect(not changed, "a change of", changed)
+
+
+STATEFULSET: Final = Rules(
+    raises_generation=("spec",),
+    has_label_name=True,
+    defaults={"spec": _default_set, "status": _default_set_status},
+    on_create=_begin_set,
+    check=_check_set,
+    check_update=_check_set_update,
+)
+
+
+def _default_revision(obj: JsonObject) -> None:
+    obj.setdefault("revision", 0)
+
+
+CONTROLLER_REVISION: Final = Rules(
+    parts=frozenset({"data", "revision"}),
+    raw=frozenset({"data"}),
+    defaults={"revision": _default_revision},
+)
+
+
+_FAILING_NODE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATED: Final[list[JsonObject]] = [
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in _FAILING_NODE
+]
+_NEW_STATUS: Final[dict[str, Callable[[], object]]] = {
+    "state": dict,
+    "lastState": dict,
+    "ready": bool,
+    "restartCount": int,
+    "image": str,
+    "imageID": str,
+}
+
+
+def _default_pod_spec(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    if not isinstance(spec, dict):
+        not_modelled(f"a pod whose spec is {spec!r}")
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+
+
+def _default_pod_status(obj: JsonObject) -> None:
+    status = obj.setdefault("status", {})
+    assert isinstance(status, dict)
+    for condition in children(status, "conditions"):
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for container in children(status, key):
+            for field, empty in _NEW_STATUS.items():
+                container.setdefault(field, empty())
+
+
+def _begin(obj: JsonObject) -> None:
+    spec = child(obj, "spec")
+    obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    if not text(spec, "serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    for key in ("priorityClassName", "tolerations"):
+        expect(not spec.get(key), f"a pod without {key}", spec.get(key))
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    spec["tolerations"] = [dict(toleration) for toleration in _TOLERATED]
+
+
+def _settle_status(old: JsonObject, new: JsonObject) -> None:
+    metadata, before = child(new, "metadata"), child(old, "metadata")
+    for key in ("deletionTimestamp", "ownerReferences"):
+        metadata.pop(key, None)
+        if key in before:
+            metadata[key] = before[key]
+    quality = text(old, "status", "qosClass")
+    if quality:
+        new["status"] = {**child(new, "status"), "qosClass": quality}
+
+
+def _check(obj: JsonObject) -> None:
+    check_pod_spec(child(obj, "spec"))
+
+
+def _check_update(old: JsonObject, new: JsonObject) -> None:
+    expect(old["spec"] == new["spec"], "a change of a pod's spec", new["spec"])
+
+
+POD: Final = Rules(
+    raises_generation=("spec",),
+    defaults={"spec": _default_pod_spec, "status": _default_pod_status},
+    on_create=_begin,
+    on_status_update=_settle_status,
+    check=_check,
+    check_update=_check_update,
+)
+
 
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

@@ -11,15 +11,16 @@ import io
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
 from msgspec.structs import replace
 
 from rollout_lab.end import forget_output
+from rollout_lab.model.history import Commit, Record
 from rollout_lab.simulate.changes import check_names
-from rollout_lab.simulate.compare import render_comparison
 from rollout_lab.simulate.copies import ObjectsCopy, copy_namespace
 from rollout_lab.simulate.document import render_json
 from rollout_lab.simulate.dump import choose_objects
@@ -32,10 +33,9 @@ from rollout_lab.simulate.flags import (
     read_settings,
     render_simulate_usage,
 )
-from rollout_lab.simulate.manifests import fill_in
+from rollout_lab.simulate.objects import fill_in
 from rollout_lab.simulate.policies import is_policy, put_policies
-from rollout_lab.simulate.progress import SimulationProgress
-from rollout_lab.simulate.report import SimulationRun, render_text
+from rollout_lab.simulate.report import SimulationRun, render_comparison, render_text
 from rollout_lab.simulate.times import choose_times
 from rollout_lab.simulate.world import RunLimits, play
 from rollout_lab.trace.trace import WIDTH
@@ -43,10 +43,54 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.access import CONTEXT, KUBECONFIG, be_quiet, choose_access, open_client
 from rollout_operator.cli.dumps import BadDump, read_all, read_objects
 from rollout_operator.config.grammar import ParsedArguments
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, JsonObject
 from rollout_operator.kube.connection import Access
 from rollout_operator.model.names import ExitCode, InvalidInput
-from rollout_operator.planning.wording import printable
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.wording import count, printable
+
+EVERY_S: Final = 15.0
+
+
+@dataclass(slots=True)
+class SimulationProgress:
+    """Says every fifteen seconds of real time how far virtual time has come."""
+
+    stream: TextIO
+    pods: int
+    clock: Callable[[], float]
+    """Real time, in seconds."""
+    _begun: float = field(init=False)
+    _next: float = field(init=False)
+    _created: int = 0
+
+    def __post_init__(self) -> None:
+        self._begun = self.clock()
+        self._next = self._begun + EVERY_S
+
+    def take(self, record: Record) -> None:
+        """Count what has happened, and say something where it is time."""
+        if isinstance(record, Commit) and record.resource == PODS and record.before is None:
+            self._created += 1
+        now = self.clock()
+        if now < self._next:
+            return
+        self._next = now + EVERY_S
+        self.stream.write(f"{self._render(record.at, now - self._begun)}\n")
+        self.stream.flush()
+
+    def _render(self, at: timedelta, took: float) -> str:
+        come = f"{_format(at.total_seconds())} simulated in {_format(took)}"
+        done = f"{self._created} of {count(self.pods, 'pod')} created anew"
+        left = self.pods - self._created
+        if not self._created or left <= 0:
+            return f"{come}: {done}"
+        return f"{come}: {done}, all of them would take {_format(took * left / self._created)} more"
+
+
+def _format(seconds: float) -> str:
+    return format_duration(timedelta(seconds=round(seconds)))
+
 
 # Names of pods take half of it.
 _NARROWEST: Final = 60

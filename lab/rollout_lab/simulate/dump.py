@@ -1,7 +1,7 @@
 """What counts in the input: what rollout groups and policies of one namespace have, with its pods.
 
 Decides which StatefulSets, pods and fields of them go into the simulated world: only what is looked
-at there. Which other objects go along is decided in `deciding`, who owns what in `policies`.
+at there. Which other objects go along is decided in `objects`, who owns what in `policies`.
 """
 
 from collections import Counter
@@ -14,12 +14,25 @@ from msgspec.structs import replace
 
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import child, controller_of, name_of, namespace_of, text, uid_of
-from rollout_lab.nodes.nodes import node_of
+from rollout_lab.nodes.pods import node_of
 from rollout_lab.schemas.kinds import NODES, REPLICA_TEMPLATES, learn_scaled_kind
-from rollout_lab.simulate.bounds import check_replicas, find_newest
 from rollout_lab.simulate.changes import Names
-from rollout_lab.simulate.deciding import Surveyed, explain_left_out, keep
-from rollout_lab.simulate.manifests import is_filled_in, make_pods
+from rollout_lab.simulate.objects import (
+    Surveyed,
+    check_replicas,
+    complete,
+    explain_left_out,
+    find_newest,
+    is_filled_in,
+    is_template_seen,
+    is_under_way,
+    keep,
+    make_pods,
+    pick,
+    trim_head,
+    trim_pod_spec,
+    type_of,
+)
 from rollout_lab.simulate.policies import (
     PLACING,
     FoundPolicy,
@@ -27,15 +40,6 @@ from rollout_lab.simulate.policies import (
     explain_refusals,
     read_policies,
     select_sets,
-)
-from rollout_lab.simulate.templates import is_template_seen
-from rollout_lab.simulate.trimming import (
-    complete,
-    is_under_way,
-    pick,
-    trim_head,
-    trim_pod_spec,
-    type_of,
 )
 from rollout_operator.cli.dumps import HINT, BadDump
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource

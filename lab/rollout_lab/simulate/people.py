@@ -1,18 +1,23 @@
 """What people do in a simulated world: the changes that were requested, as calls and accidents.
 
-What may be requested is decided in `changes`, how a node is drained in `nodes`.
+What may be requested is decided in `changes`. A new pod gets the node that the pod of its name had,
+another node where that is cordoned, and none where there is no room.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+import msgspec
 from msgspec.structs import replace
 
-from rollout_lab.drains import Draining, evict
-from rollout_lab.model.fields import children, text
+from rollout_lab.drains import EVICTION, Draining, evict
+from rollout_lab.model.fields import children, name_of, text
+from rollout_lab.model.history import Called, Record, Reviewed
 from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
+from rollout_lab.nodes.kubelet import SCHEDULER
 from rollout_lab.process import RESTART_PAUSE, SimulatedProcess
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.simulate.changes import (
@@ -30,12 +35,76 @@ from rollout_lab.simulate.changes import (
     PodRecovers,
     ScaleChange,
 )
-from rollout_lab.simulate.nodes import Places
 from rollout_lab.simulate.policies import PolicyEdit, render_edit
 from rollout_lab.simulate.times import CHANGE_MARK, CRASHES
 from rollout_lab.world import Sandbox
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import PAUSED
+
+_PLACE: Final = re.compile(r"; (?:\d+ evictions? ahead|the next eviction in line)$")
+# Where pods go whose node is not known, or is cordoned: nothing is known of other nodes.
+ELSEWHERE: Final = "another-node"
+
+
+class Places(msgspec.Struct, kw_only=True):
+    """Which node each new pod gets."""
+
+    homes: Mapping[str, str]
+    """The node of each pod of the input."""
+    say: Callable[[str, str], None]
+    """Has the readers of the story know what has happened, and to whom."""
+    retry: Callable[[], None]
+    """Has the scheduler try again for pods that wait."""
+    _cordoned: set[str] = set()
+    _missing: int = 0
+    _waiting: set[str] = set()
+
+    def cordon(self, nodes: Collection[str]) -> None:
+        """Place no pod on these nodes any more."""
+        self._cordoned.update(nodes)
+
+    def limit(self, pods: int) -> None:
+        """Place so many pods nowhere; those that wait already count."""
+        self._missing = pods
+        self._waiting.clear()
+        self.retry()
+
+    def choose(self, pod: JsonObject) -> str | None:
+        """Return the node that a pod gets, None where it waits."""
+        name = name_of(pod)
+        if name in self._waiting:
+            return None
+        if len(self._waiting) < self._missing:
+            self._waiting.add(name)
+            self.say(SCHEDULER, f"no room for {name}: it waits for a node")
+            return None
+        home = self.homes.get(name, ELSEWHERE)
+        return ELSEWHERE if home in self._cordoned else home
+
+
+def drop_repeats(records: Sequence[Record]) -> Iterator[Record]:
+    """Yield the records without evictions that are refused once more for the same reason.
+
+    Of a pod that is down, its state in parentheses changes, and with it the place in the line.
+    """
+    last: dict[str, tuple[int, str]] = {}
+    repeated: set[int] = set()
+    for record in records:
+        if isinstance(record, Called) and record.request.subresource == EVICTION:
+            reason = (record.status, record.message.partition(" (")[0])
+            if record.status >= 400 and last.get(record.request.name) == reason:
+                repeated.add(record.number)
+            last[record.request.name] = reason
+    for record in records:
+        match record:
+            case Called(number=call) | Reviewed(call=call) if call in repeated:
+                pass
+            case Reviewed():
+                # How many are ahead differs for pods that are refused together.
+                yield replace(record, message=_PLACE.sub("", record.message))
+            case _:
+                yield record
+
 
 PERSON: Final = "you"
 

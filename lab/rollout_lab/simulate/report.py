@@ -1,8 +1,9 @@
 """A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -10,11 +11,10 @@ import msgspec
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import child, name_of, number
 from rollout_lab.model.history import Called, History, Lived, Record
-from rollout_lab.simulate.deciding import WEBHOOKS, list_hooks
 from rollout_lab.simulate.dump import Dump, FoundSet
 from rollout_lab.simulate.figures import Figures, find_shortest_pause
 from rollout_lab.simulate.flags import SimulateSettings, show_time
-from rollout_lab.simulate.manifests import is_filled_in
+from rollout_lab.simulate.objects import WEBHOOKS, is_filled_in, list_hooks
 from rollout_lab.simulate.people import PERSON
 from rollout_lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_lab.simulate.times import LEAST, PodTimes
@@ -343,3 +343,59 @@ def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+_GAP: Final = "  "
+
+
+def render_comparison(change: SimulationRun, versus: SimulationRun, width: int) -> Iterator[str]:
+    """Yield the lines of a table, at most so many columns wide unless a name is longer."""
+    left, right = dict(_list_cells(change)), dict(_list_cells(versus))
+    first = max(map(len, left))
+    room = (width - first - 2 * len(_GAP)) // 2
+    yield "Nothing is sent anywhere: all of this happens on two copies of the input."
+    yield ""
+    for label in left:
+        cells = [_wrap(side[label], room) for side in (left, right)]
+        for place, (cell, other) in enumerate(zip_longest(*cells, fillvalue="")):
+            head = "" if place else label
+            yield f"{head:{first}}{_GAP}{cell:{room}}{_GAP}{other}".rstrip()
+
+
+def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
+    figures = run.figures
+    changes = "\n".join(change.text for _, change in run.settings.changes)
+    yield "changes", changes or "none"
+    yield "in the end", "\n".join(list_ends(run.play))
+    yield "last move after", show_span(run.play.moved_at)
+    yield "deletes by the operator", str(len(figures.deletes))
+    for policy in run.dump.policies:
+        batches = figures.list_batches_of(policy.name)
+        yield f"batches of {policy.name}", str(len(batches))
+        pause = find_shortest_pause(batches)
+        yield f"shortest pause of {policy.name}", "none" if pause is None else show_span(pause)
+    for zone, down in figures.most_down.items():
+        yield f"most down of {zone}", str(down)
+    together = sum(overlap.span.total_seconds() for overlap in figures.overlaps)
+    yield "zones down together", f"for {together:.0f}s" if figures.overlaps else "never"
+    yield "requests refused", str(len(figures.refusals))
+    yield "evictions", _describe_evictions(figures)
+    crossings = figures.crossings
+    first = f"{count(len(crossings), 'time')}, first: {crossings[0].text}" if crossings else "never"
+    yield "past a bound", first
+
+
+def _describe_evictions(figures: Figures) -> str:
+    if not figures.evictions:
+        return "none"
+    longest = max(eviction.waited for eviction in figures.evictions)
+    refused = sum(eviction.is_open for eviction in figures.evictions)
+    more = f", {refused} not allowed in the end" if refused else ""
+    pods = count(len(figures.evictions), "pod")
+    return f"of {pods}, waited {show_span(longest)} at most{more}"
+
+
+def _wrap(text: str, room: int) -> Sequence[str]:
+    lines = text.splitlines()
+    wrapped = (wrap_words(line, room) for line in lines)
+    return [row for rows in wrapped for row in rows] or [""]

@@ -23,7 +23,7 @@ from rollout_lab.model.fields import (
 from rollout_lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_lab.simulate.dump import Dump, FoundPod
 from rollout_lab.simulate.flags import READY_AFTER, SimulateSettings
-from rollout_lab.simulate.manifests import is_filled_in
+from rollout_lab.simulate.objects import is_filled_in
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import parse_rfc3339, quote

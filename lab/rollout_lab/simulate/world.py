@@ -12,19 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from rollout_lab.controllers.members import is_running_and_ready
-from rollout_lab.controllers.revisions import restored_revisions
+from rollout_lab.controllers.members import is_running_and_ready, restored_revisions
 from rollout_lab.model.fields import child, children, is_terminating, name_of, text, uid_of
 from rollout_lab.model.history import Commit, History, Record
 from rollout_lab.model.request import ApiRequest, NotModelled
-from rollout_lab.nodes.nodes import is_cordoned, node_of
+from rollout_lab.nodes.pods import is_cordoned, node_of
 from rollout_lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_lab.schemas.kinds import NODES
-from rollout_lab.simulate.deciding import WEBHOOKS, read_delay
 from rollout_lab.simulate.dump import Dump
 from rollout_lab.simulate.flags import LONGEST_RUN, LONGEST_SPAN, SimulateSettings
-from rollout_lab.simulate.nodes import Places, drop_repeats
-from rollout_lab.simulate.people import People
+from rollout_lab.simulate.objects import WEBHOOKS, read_delay
+from rollout_lab.simulate.people import People, Places, drop_repeats
 from rollout_lab.simulate.policies import read_next_batch
 from rollout_lab.simulate.times import PodTimes, choose_behaviour
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop

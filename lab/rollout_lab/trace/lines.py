@@ -4,6 +4,7 @@ Bookkeeping (status writes, reads, watches, what changed nothing) is left out. H
 and aligned is decided in `trace`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -17,6 +18,7 @@ from rollout_lab.model.fields import (
     condition_of,
     controller_of,
     is_terminating,
+    name_of,
     number,
     text,
     uid_of,
@@ -31,11 +33,168 @@ from rollout_lab.model.history import (
     Reviewed,
     Said,
 )
-from rollout_lab.trace.log_lines import read_log_line
-from rollout_lab.trace.policies import list_policy_changes
 from rollout_lab.trace.releases import is_of_releases, list_release_changes, name_of_release
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
+from rollout_operator.model.units import format_duration, parse_rfc3339
+
+_PAIR: Final = re.compile(r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)')
+_ESCAPED: Final = re.compile(r"\\(.)")
+_FRAME: Final = frozenset({"level", "ts", "msg", "caller"})
+# Told by the message, or by another key: a zone names its group.
+_SILENT: Final = frozenset({"why", "reason", "group"})
+TERMINATING: Final = "Terminating pod"
+OBEYING: Final = "Obeying budget"
+WAITING: Final = "Group waits"
+POLICY_WAITING: Final = "Policy waits"
+# Waits that are told by what policies record.
+_RECORDED: Final = frozenset(
+    {
+        *((POLICY_WAITING, code) for code in ("batch_open", "interval_wait", "up_to_date")),
+        (WAITING, "driven_by_policy"),
+    }
+)
+# Told by what comes of them, or of no use to who reads a story.
+_MUTE: Final = frozenset(
+    {
+        "Allowing change",
+        "Correcting gate",
+        "Creating gate",
+        "Deleting gate",
+        "Listed",
+        "Recording revision",
+        "Refusing change",
+        "Resetting HealthCheck",
+        "Rollout operator is ready",
+        "Rollout reports",
+        "Writing an object of Flux",
+    }
+)
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One record of the log."""
+
+    message: str
+    keys: dict[str, str]
+
+    @property
+    def is_mute(self) -> bool:
+        """Return whether a story does without it."""
+        is_recorded = (self.message, self.keys.get("reason")) in _RECORDED
+        return is_recorded or self.message in _MUTE or self.keys.get("level") == "debug"
+
+    @property
+    def is_wait(self) -> bool:
+        """Return whether it says what something waits for: worth telling only where it lasts."""
+        return self.message in (WAITING, POLICY_WAITING)
+
+    @property
+    def deleted_pod(self) -> str:
+        """Return the pod that it says is about to be deleted, empty where it says no such thing."""
+        return self.keys.get("pod", "") if self.message == TERMINATING else ""
+
+    def render(self) -> str:
+        """Return it without what is the same everywhere."""
+        why = self.keys.get("why", "")
+        pod = self.deleted_pod
+        if pod:
+            why = why.removeprefix(f"{pod} is ") or self.keys.get("reason", "")
+            return f"deletes {pod}: {why}"
+        if self.is_wait:
+            return f"waits: {why}"
+        if self.message == OBEYING:
+            pattern = self.keys.get("partition_pattern")
+            within = f" in each partition of {pattern}" if pattern else ""
+            limit = self.keys.get("max_unavailable", "")
+            return f"obeys budget {self.keys.get('zpdb', '')}: at most {limit} unavailable{within}"
+        shown = [
+            f"{key} {value}" for key, value in self.keys.items() if key not in _FRAME | _SILENT
+        ]
+        whole = f"{self.message} ({', '.join(shown)})" if shown else self.message
+        return f"{whole}: {why}" if why else whole
+
+
+def read_log_line(text: str) -> LogLine | None:
+    """Return the record of a line in logfmt, None where a person has said something."""
+    keys = {key: _plain(value) for key, value in _PAIR.findall(text)} if "msg=" in text else {}
+    return LogLine(keys["msg"], keys) if "msg" in keys else None
+
+
+def strip_time(text: str) -> str:
+    """Return a line without the time of the machine that wrote it, which no two runs share."""
+    return re.sub(r"(^| )ts=\S+", "", text)
+
+
+def _plain(value: str) -> str:
+    return _ESCAPED.sub(r"\1", value[1:-1]) if value.startswith('"') else value
+
+
+_BATCH: Final = ("status", "lastBatch")
+_NEXT: Final = "nextBatchTime"
+_COMPLETION: Final = "completionTime"
+
+
+def list_policy_changes(before: JsonObject | None, after: JsonObject | None) -> Iterator[str]:
+    """Yield a sentence for each thing that a write of a policy says first."""
+    if before is None or after is None:
+        yield "it is created" if after else "it is gone"
+        return
+    yield from _render_refusal(before, after)
+    yield from _render_batch(before, after)
+    yield from _render_end(before, after)
+
+
+def _render_refusal(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    was, now = (condition_of(version, "Accepted") for version in (before, after))
+    if text(now, "status") == "False" and text(was, "message") != text(now, "message"):
+        yield f"it is refused: {text(now, 'message')} [{text(now, 'reason')}]"
+    elif text(was, "status") == "False" and text(now, "status") == "True":
+        yield "it is in service"
+
+
+def _render_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    old, new = child(before, *_BATCH), child(after, *_BATCH)
+    batch = f"batch {number(new, 'number')}"
+    is_same = number(old, "number") == number(new, "number")
+    had_ended, has_ended = is_same and bool(old.get(_COMPLETION)), bool(new.get(_COMPLETION))
+    names = [name_of({"metadata": pod}) for pod in children(new, "pods")]
+    if new and (not is_same or len(names) != len(children(old, "pods"))):
+        where = f"{text(new, 'statefulSet')} in zone {text(new, 'zone')}"
+        yield f"{batch}, of {where}: {', '.join(names)}"
+    pause = _describe_pause(before, after)
+    if has_ended and not had_ended:
+        yield f"{batch} is complete{pause and '; '}{pause}"
+    elif had_ended and not has_ended:
+        yield f"{batch} is open again, since a pod is down; its pause will begin anew"
+    elif pause:
+        yield pause
+
+
+def _describe_pause(before: JsonObject, after: JsonObject) -> str:
+    """Return how long nothing goes after the last batch, empty where that is no news."""
+    old, new = (text(version, "status", _NEXT) for version in (before, after))
+    begin = text(child(after, *_BATCH), _COMPLETION)
+    if not new or old == new or not begin:
+        return ""
+    span = parse_rfc3339(new) - parse_rfc3339(begin)
+    # Its end is rounded up.
+    whole = span // timedelta(seconds=1) * timedelta(seconds=1)
+    return f"a pause of {format_duration(whole)} follows"
+
+
+def _render_end(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    was, now = (condition_of(version, "Stalled") for version in (before, after))
+    if text(now, "status") == "True" != text(was, "status") and not _is_refused(after):
+        yield f"it is stalled: {text(now, 'message')} [{text(now, 'reason')}]"
+    was_done, is_done = (bool(text(version, "status", _COMPLETION)) for version in (before, after))
+    if is_done and not was_done:
+        yield f"rolled out: {number(after, 'status', 'updatedPods')} pods"
+
+
+def _is_refused(policy: JsonObject) -> bool:
+    return text(condition_of(policy, "Accepted"), "status") == "False"
+
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 # Troubles of pods that are told when they begin; others are part of every start.

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_lab.model.history import Commit, History, Record, Said
-from rollout_lab.trace.lines import TraceLine, list_lines
-from rollout_lab.trace.log_lines import strip_time
+from rollout_lab.trace.lines import TraceLine, list_lines, strip_time
 
 WIDTH: Final = 100
 # Wide enough for most names; a longer name is cut in the middle.

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 from rollout_lab.schemas.patches import patched
-from rollout_lab.trace.log_lines import strip_time
+from rollout_lab.trace.lines import strip_time
 
 from rollout_operator.aio.queue import Backoff, WorkQueue
 from rollout_operator.controllers.executor import Executor, LabelRule

@@ -16,14 +16,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 from rollout_lab.apiserver.api import SimulatedApi
-from rollout_lab.apiserver.streams import Stream
+from rollout_lab.apiserver.store import Stream
 from rollout_lab.model.history import History
 from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
 from rollout_lab.network.client import SimulatedClient
 from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
 from rollout_lab.network.link import Link
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_lab.schemas.refusals import NoPage
+from rollout_lab.schemas.metadata import NoPage
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.kube.rate_limit import RateLimiter

@@ -1,7 +1,7 @@
 """Revisions of StatefulSets: names, hashes and numbers as the real controller gives them."""
 
 import pytest
-from rollout_lab.controllers.revisions import find_equal, hash_of, new_revision, restored_revisions
+from rollout_lab.controllers.members import find_equal, hash_of, new_revision, restored_revisions
 from rollout_lab.model.fields import child, name_of, text
 from rollout_lab.zones import ZoneSpec, statefulset
 

@@ -8,8 +8,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from rollout_lab.network.client import SimulatedPodClient
 from rollout_lab.network.faults import CrashPoint, PodCallOutcome, PodFailure, ReviewOutcome
-from rollout_lab.network.pod_client import SimulatedPodClient
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint

@@ -24,16 +24,21 @@ from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import timestamp
 from rollout_lab.model.history import Called, Commit, Record
 from rollout_lab.model.request import ApiRequest
-from rollout_lab.nodes.nodes import node, node_of
+from rollout_lab.nodes.pods import node, node_of
 from rollout_lab.schemas.patches import merge
 from rollout_lab.simulate.command import simulate
-from rollout_lab.simulate.compare import render_comparison
 from rollout_lab.simulate.document import render_json
 from rollout_lab.simulate.dump import choose_objects
 from rollout_lab.simulate.figures import Figures, add_up
 from rollout_lab.simulate.flags import read_settings
-from rollout_lab.simulate.report import SimulationRun, list_ends, render_text, show_span
-from rollout_lab.simulate.templates import is_template_seen
+from rollout_lab.simulate.objects import is_template_seen
+from rollout_lab.simulate.report import (
+    SimulationRun,
+    list_ends,
+    render_comparison,
+    render_text,
+    show_span,
+)
 from rollout_lab.simulate.times import choose_times, learn_ready_times
 from rollout_lab.simulate.world import OPERATOR, RESTORER, NotPlayed, RunLimits, play
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from rollout_lab.model.history import Commit
+from rollout_lab.simulate.command import SimulationProgress
 from rollout_lab.simulate.document import SimulationDocument
-from rollout_lab.simulate.progress import SimulationProgress
 
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import PODS

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from rollout_lab.drains import Draining
 from rollout_lab.model.history import Called, History, Said
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_lab.nodes.nodes import LONE_NODE
+from rollout_lab.nodes.pods import LONE_NODE
 from rollout_lab.schemas.kinds import BUDGETS
-from rollout_lab.simulate.nodes import drop_repeats
+from rollout_lab.simulate.people import drop_repeats
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from rollout_lab.model.history import Called, Commit, History, Said
-from rollout_lab.trace.log_lines import strip_time
+from rollout_lab.trace.lines import strip_time
 from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
 from rollout_operator.kube.api import PODS, STATEFULSETS

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from rollout_lab.virtual_loop.clock import SimulatedClock
+from rollout_lab.virtual_loop.pace import SimulatedClock
 
 from tests.lab.client_world import loop_time
 from tests.virtual_time import EPOCH, in_virtual_time
