@@ -66,7 +66,6 @@ class FluxTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def label_owner(name: str, namespace: str) -> dict[str, str]:
-    """Return the labels of what a Kustomization applies."""
     return dict(zip(OWNER_LABELS, (name, namespace), strict=True))
 
 
@@ -218,7 +217,6 @@ class Flux:
         return None
 
     def _list_sets(self, key: _Key) -> Sequence[JsonObject]:
-        """Return what a Kustomization applies."""
         return [
             sts
             for sts in self._api.list(STATEFULSETS, "")

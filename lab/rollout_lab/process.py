@@ -87,7 +87,6 @@ class SimulatedProcess:
 
     @property
     def is_serving(self) -> bool:
-        """Return whether the Service leads to it."""
         return self.is_ready and self._life is not None and self._life.reviewer is not None
 
     @property
@@ -143,7 +142,6 @@ class SimulatedProcess:
             await self._current.over.wait()
 
     async def end(self) -> None:
-        """Kill it for good."""
         self.crash("killed")
         await self._tasks.stop()
         for link in self._links:

@@ -28,13 +28,10 @@ _CHECKED: Final = "healthcheck.kuberik.com"
 
 
 class ReleaseObject(msgspec.Struct, frozen=True):
-    """One object of a namespace."""
-
     resource: Resource
     body: JsonObject
 
     def create(self, namespace: str, user: str) -> ApiRequest:
-        """Return the request that creates it."""
         return ApiRequest(
             verb="create",
             resource=self.resource,
@@ -75,7 +72,6 @@ def list_release(name: str, bake: Mapping[str, object]) -> list[ReleaseObject]:
 
 
 def gate(name: str, rollout: str, *, is_passing: bool) -> ReleaseObject:
-    """Return a gate of a Rollout."""
     return _manifest(ROLLOUT_GATES, name, {"rolloutRef": {"name": rollout}, "passing": is_passing})
 
 
@@ -104,7 +100,6 @@ def schedule(name: str, rules: list[JsonObject], **spec: object) -> ReleaseObjec
 def patch(
     resource: Resource, name: str, namespace: str, body: JsonObject, user: str = "person"
 ) -> ApiRequest:
-    """Return the request that merges fields into an object."""
     return ApiRequest(
         verb="patch",
         resource=resource,

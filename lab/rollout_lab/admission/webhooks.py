@@ -37,8 +37,6 @@ _EXEMPT: Final = "admissionregistration.k8s.io"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that is to be reviewed."""
-
     operation: Literal["CREATE", "UPDATE", "DELETE"]
     kind: ObjectKind
     subresource: str
@@ -493,7 +491,6 @@ class _Mutation:
         self._reinvoked = ""
 
     def record(self, hook: RegisteredHook) -> None:
-        """Record a call that is over."""
         if hook.is_reinvoked:
             self._reinvoked = hook.name
 
@@ -539,7 +536,6 @@ class _Question:
             self._status, self._message = outcome.status, outcome.message
 
     def close(self) -> None:
-        """Write it into the history."""
         attempt, taken_by = self._attempt, self._call.taken_by
         self._api.history.add(
             Reviewed(

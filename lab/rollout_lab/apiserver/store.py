@@ -40,8 +40,6 @@ FIRST_REVISION: Final = 1
 
 
 class ObjectKey(msgspec.Struct, frozen=True):
-    """Where one object is kept."""
-
     resource: Resource
     namespace: str
     name: str
@@ -187,7 +185,6 @@ class Requirement(msgspec.Struct, frozen=True):
     is_among: bool
 
     def holds(self, value: str | None) -> bool:
-        """Return whether a value meets it."""
         return (value in self.values) is self.is_among
 
 
@@ -199,11 +196,9 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it takes everything."""
         return not (self.labels or self.fields)
 
     def takes(self, obj: JsonObject) -> bool:
-        """Return whether an object is selected."""
         if self.fields:
             for field in self.fields:
                 if not field.holds(text(obj, *field.key.split("."))):
@@ -387,7 +382,6 @@ def _write_token(revision: int, start: str) -> str:
 
 
 def _key(obj: JsonObject, namespace: str) -> str:
-    """Return the key of an object below the key of the list."""
     return name_of(obj) if namespace else f"{namespace_of(obj)}/{name_of(obj)}"
 
 
@@ -405,8 +399,6 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """One line of a watch."""
-
     type: str
     """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
     object: JsonObject
@@ -482,8 +474,6 @@ class Stream:
 
 
 class _Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a watch begins."""
-
     revision: int
     """Writes after this revision are sent."""
     has_state: bool
@@ -535,7 +525,6 @@ class Streams:
         self._bodies.clear()
 
     def _begin(self, stream: Stream, request: ApiRequest, start: _Start) -> None:
-        """Put into a new stream what it begins with."""
         self._kinds[collection_of(request.resource)] = request.resource
         if start.has_state:
             for obj in self._store.list(request.resource, request.namespace):

@@ -68,8 +68,6 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """A request in progress."""
-
     request: ApiRequest
     kind: ObjectKind
     number: int
@@ -119,7 +117,6 @@ class Turn:
         return body
 
     def writer(self, now: datetime) -> FieldOwner:
-        """Return as which field manager it writes."""
         request = self.request
         return FieldOwner(
             manager=request.query.get("fieldManager") or request.user,

@@ -23,7 +23,6 @@ from rollout_operator.kube.api import JsonObject
 def next_budget_status(
     budget: JsonObject, sets: Sequence[JsonObject], pods: Sequence[JsonObject]
 ) -> JsonObject:
-    """Return the status of a budget by all StatefulSets and pods of its namespace."""
     spec = child(budget, "spec")
     selector = spec.get("selector")
     mine = [pod for pod in pods if isinstance(selector, dict) and matches(selector, labels_of(pod))]

@@ -79,7 +79,6 @@ class Member(msgspec.Struct, kw_only=True):
 
 
 def read_member(pod: JsonObject) -> Member:
-    """Return what the controller reads of a pod."""
     parent, ordinal = parse_name(pod)
     labels = labels_of(pod)
     return Member(
@@ -105,7 +104,6 @@ def parse_name(pod: JsonObject) -> tuple[str, int]:
 
 
 def ordinals_of(sts: JsonObject) -> range:
-    """Return the ordinals that a set wants."""
     start = number(sts, "spec", "ordinals", "start")
     return range(start, start + number(sts, "spec", "replicas", default=1))
 
@@ -141,7 +139,6 @@ def ready_since(pod: JsonObject) -> str | None:
 
 
 def owner_reference(sts: JsonObject) -> JsonObject:
-    """Return the reference by which a set controls an object."""
     return {
         "apiVersion": API_VERSION,
         "kind": STATEFULSET,
@@ -192,7 +189,6 @@ def data_of(sts: JsonObject) -> JsonObject:
 
 
 def template_of(revision: JsonObject) -> JsonObject:
-    """Return the pod template that a revision keeps."""
     kept = child(revision, "data", "spec", "template")
     return {key: value for key, value in kept.items() if key != "$patch"}
 

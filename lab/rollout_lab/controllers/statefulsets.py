@@ -141,7 +141,6 @@ class SetWrites(msgspec.Struct):
     """The version of its newest write of each kind, by plural: what its cache must have seen."""
 
     def create_pod(self, pod: JsonObject) -> None:
-        """POST a pod."""
         self._record(PODS, self._call("create", PODS, name_of(pod), body=pod))
 
     def delete_pod(self, name: str) -> None:
@@ -210,7 +209,6 @@ class SetWrites(msgspec.Struct):
         return self._call("update", CONTROLLER_REVISIONS, name_of(revision), body=body)
 
     def delete_revision(self, revision: JsonObject) -> None:
-        """DELETE a revision."""
         self._call("delete", CONTROLLER_REVISIONS, name_of(revision))
 
     def replace_status(self, sts: JsonObject, status: JsonObject) -> None:
@@ -511,7 +509,6 @@ class ControllerCache:
         return _list(self._revisions, owner, namespace)
 
     def sets_of(self, namespace: str) -> Iterator[JsonObject]:
-        """Return the sets of a namespace."""
         return (sts for key, sts in self.sets.items() if key[0] == namespace)
 
 

@@ -69,7 +69,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def render_usage() -> str:
-    """Return the help text."""
     return render_demo_usage()
 
 

@@ -92,8 +92,6 @@ Exit codes:
 # fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What is to be shown."""
-
     stories: tuple[str, ...] = flag(
         "story", _STORY, STORIES[:1], _GROUP,
         f"What is to be seen: {', '.join(STORIES)}, or {ALL} for one after the other.",
@@ -151,7 +149,6 @@ class DemoSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the zones."""
         return tuple(f"zone-{letter}" for letter in "abcdefgh"[: self.zones])
 
     @property

@@ -29,8 +29,6 @@ SHORT: Final = ("space pause", "→ step", "+ - speed", "n next", "? do it yours
 
 
 class Controls(msgspec.Struct):
-    """What the keys have requested."""
-
     set_pace: Callable[[float], None]
     acts: Mapping[str, str]
     """The keys by which a person acts in the world, and what each means."""

@@ -121,7 +121,6 @@ def create_webhook(hook: str) -> ApiRequest:
 
 
 def name_node(zone: str, number: int = 1) -> str:
-    """Return the name of one of the two nodes of a zone."""
     return f"node-{zone.removeprefix('zone-')}{number}"
 
 
@@ -155,7 +154,6 @@ def allow_downscale(name: str) -> ApiRequest:
 
 
 def scale(name: str, replicas: int, resource: Resource = STATEFULSETS) -> ApiRequest:
-    """Return the request of `kubectl scale`."""
     return _patch(name, {"spec": {"replicas": replicas}}, resource, subresource="scale")
 
 

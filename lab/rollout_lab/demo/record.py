@@ -70,7 +70,6 @@ class Film(Screen):
             self._frames.append((self._passed + picture.elapsed, self._draw(picture)))
 
     def finish(self, picture: Picture) -> None:
-        """Keep the end."""
         self.show(picture)
         self._passed += picture.elapsed + LAST_S
 
@@ -78,7 +77,6 @@ class Film(Screen):
         return draw_picture(picture, self._width, self._height, is_ascii=self._is_ascii)
 
     def render(self) -> str:
-        """Return the content of the file."""
         return self._render_cast() if self._is_cast else self._render_svg()
 
     def _render_cast(self) -> str:

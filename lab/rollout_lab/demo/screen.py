@@ -45,8 +45,6 @@ _WAITS: Final = "waits: "
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """All there is to see at one moment."""
-
     title: str
     elapsed: float
     """Seconds since the story began."""
@@ -212,7 +210,6 @@ class Live(_Written):
         self._frame.__exit__(kind, error, trace)
 
     def show(self, picture: Picture) -> None:
-        """Draw what has changed."""
         size = self._output.size()
         lines = draw_picture(picture, size.columns, size.lines - 1, is_ascii=self._is_ascii)
         title, before = self._drawn

@@ -70,8 +70,6 @@ class ScenarioStuck(OperatorError):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """One story."""
-
     title: str
     about: str
     """What will be seen, in plain words; two lines at the most."""
@@ -164,7 +162,6 @@ class DemoRun:
 
     @property
     def acting(self) -> SimulatedProcess | None:
-        """Return the replica that acts."""
         return next((process for process in self.replicas if process.acts), None)
 
     def forget(self) -> None:
@@ -235,7 +232,6 @@ class DemoRun:
         return list(self.sandbox.api.list(STATEFULSETS, NAMESPACE))
 
     def list_pods(self) -> list[JsonObject]:
-        """Return the pods by name."""
         return list(self.sandbox.api.list(PODS, NAMESPACE))
 
     def list_up(self) -> list[str]:
@@ -252,7 +248,6 @@ class DemoRun:
         return is_whole(self._get_zone(zone))
 
     def is_moving(self, zone: str) -> bool:
-        """Return whether a zone misses a pod."""
         sts = self._get_zone(zone)
         return number(sts, "status", "readyReplicas") < number(sts, "spec", "replicas")
 
@@ -260,7 +255,6 @@ class DemoRun:
         return self.sandbox.api.get(STATEFULSETS, NAMESPACE, zone) or {}
 
     def get_lease(self) -> JsonObject:
-        """Return the Lease of the replicas."""
         return next(iter(self.sandbox.api.list(LEASES, NAMESPACE)))
 
     # What is waited for
@@ -335,7 +329,6 @@ class DemoRun:
         self._end = *self._end, BLANK, ((f"Next: {title}", Style.YELLOW),)
 
     def picture(self) -> Picture:
-        """Return what is to be seen now."""
         settings, controls = self.settings, self.controls
         zones = f"{count(settings.zones, 'zone')} of {count(settings.pods, 'pod')}"
         pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"

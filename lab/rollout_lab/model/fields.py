@@ -36,23 +36,19 @@ def children(obj: JsonObject, *path: str) -> list[JsonObject]:
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:
-    """Return `metadata`."""
     found = obj.get("metadata")
     return found if isinstance(found, dict) else {}
 
 
 def name_of(obj: JsonObject) -> str:
-    """Return `metadata.name`."""
     return _text_of(metadata_of(obj), "name")
 
 
 def namespace_of(obj: JsonObject) -> str:
-    """Return `metadata.namespace`."""
     return _text_of(metadata_of(obj), "namespace")
 
 
 def uid_of(obj: JsonObject) -> str:
-    """Return `metadata.uid`."""
     return _text_of(metadata_of(obj), "uid")
 
 

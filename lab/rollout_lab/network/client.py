@@ -96,8 +96,6 @@ _UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
 
 
 class SimulatedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is to be made."""
-
     call: Call
     carry_out: Callable[[], Awaitable[ApiAnswer]]
     """What the API server does with it once it is there."""
@@ -279,8 +277,6 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is to be sent."""
-
     call: Call
     within: timedelta
     query: Mapping[str, str] = {}

@@ -102,7 +102,6 @@ class SentCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as people read it."""
         target = "/".join(part for part in (self.plural, self.name, self.subresource) if part)
         return f"call {self.number}: {self.verb} {target}"
 
@@ -170,9 +169,7 @@ Way = Literal["question", "answer"]
 class Faults(Protocol):
     """Decides what goes wrong, once for each call, event, review and pod request."""
 
-    def on_call(self, sent_call: SentCall) -> FaultDecision:
-        """Return what becomes of a call."""
-        ...
+    def on_call(self, sent_call: SentCall) -> FaultDecision: ...
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         """Return what becomes of an event that the API server sends for the first time.
@@ -186,9 +183,7 @@ class Faults(Protocol):
         """Return how old the list is that an informer gets; zero for the newest state."""
         ...
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        """Return what becomes of a request to a pod."""
-        ...
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome: ...
 
     def on_review(self, actor: str, way: Way) -> ReviewOutcome:
         """Return what becomes of a question of admission to a process, or of its answer."""

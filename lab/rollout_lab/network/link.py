@@ -54,7 +54,6 @@ class Link:
 
     @property
     def is_dead(self) -> bool:
-        """Return whether the process has died."""
         return self._dead.is_set()
 
     @property
@@ -69,7 +68,6 @@ class Link:
 
     @property
     def cut_pods(self) -> bool:
-        """Return whether pods are out of reach."""
         return self._are_pods_cut or self._is_cut
 
     @cut_pods.setter
@@ -308,7 +306,6 @@ class Delivery:
         self._pull()
 
     def close(self) -> None:
-        """Drop the connection."""
         self._stream.on_event = None
         self._stream.close()
         self._unsubscribe()

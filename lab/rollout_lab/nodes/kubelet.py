@@ -79,8 +79,6 @@ _NOT_READY: Final[Mapping[Shape, str]] = {
 
 
 class StatusPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and when a status is written."""
-
     ip: str
     now: str
     """As `fields.timestamp` writes it."""
@@ -127,7 +125,6 @@ def _conditions(pod: JsonObject, shape: Shape, now: str) -> list[JsonObject]:
 
 
 def _condition(pod: JsonObject, kind: str, why_not: str, now: str) -> JsonObject:
-    """Return a condition: true where there is no reason why not."""
     status = "False" if why_not else "True"
     since = now
     old = condition_of(pod, kind)
@@ -188,8 +185,6 @@ _LONGEST_DOUBLING: Final = 5
 
 
 class _PodSlot(msgspec.Struct, kw_only=True):
-    """One pod's place."""
-
     name: str
     namespace: str
     uid: str

@@ -40,8 +40,6 @@ class _TakenCall:
 
 
 class _LivingPod(msgspec.Struct):
-    """A living pod."""
-
     name: str
     uid: str
     behaviour: Behaviour
@@ -113,7 +111,6 @@ class PodEndpoints:
             self._overrides[pod, method] = response
 
     def enter(self, ip: str, *, pod: str, uid: str, behaviour: Behaviour) -> None:
-        """Let a pod listen."""
         if ip not in self._listeners:
             self._listeners[ip] = _LivingPod(pod, uid, behaviour)
 

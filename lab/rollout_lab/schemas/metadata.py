@@ -115,7 +115,6 @@ def no_resource() -> ApiRefusal:
 
 
 def already_exists(resource: Resource, name: str) -> ApiRefusal:
-    """Return the refusal for a name that is taken."""
     return ApiRefusal(409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists')
 
 
@@ -136,12 +135,10 @@ def timed_out() -> ApiRefusal:
 
 
 def refuse_list() -> ApiRefusal:
-    """Return the refusal for a list at a version that is forgotten."""
     return ApiRefusal(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
 def refuse_watch(wanted: int, oldest: int) -> ApiRefusal:
-    """Return the refusal for a watch from a version that is forgotten."""
     return ApiRefusal(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
@@ -174,7 +171,6 @@ def strings(obj: JsonObject, *path: str) -> dict[str, str]:
 
 
 def labels_of(obj: JsonObject) -> dict[str, str]:
-    """Return `metadata.labels`."""
     return strings(obj, "metadata", "labels")
 
 

@@ -246,7 +246,6 @@ class FieldOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """Return it in the words of a conflict."""
         shown = msgspec.json.encode(self.manager).decode()
         if self.subresource:
             shown += f' with subresource "{self.subresource}"'

@@ -63,8 +63,6 @@ class PodFails(msgspec.Struct, frozen=True):
 
 
 class PodRecovers(msgspec.Struct, frozen=True):
-    """A pod becomes ready."""
-
     pod: str
 
 
@@ -116,8 +114,6 @@ Deed = (
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One change."""
-
     text: str
     """As it was given."""
     deed: Deed
@@ -161,7 +157,6 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return name in self.policies and name not in (*self.groups, *self.zones)
 
     def list_nodes(self, deed: Cordon) -> tuple[str, ...]:
-        """Return the nodes that a change names."""
         if not deed.is_zone:
             return deed.places
         return tuple(sorted(node for node, on in self.nodes.items() if on & set(deed.places)))

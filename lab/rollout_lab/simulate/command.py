@@ -122,7 +122,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def render_usage() -> str:
-    """Return the help text."""
     return render_simulate_usage(_ACCESS)
 
 

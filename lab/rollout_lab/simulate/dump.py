@@ -99,16 +99,12 @@ class FoundSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of such a set."""
-
     obj: JsonObject
     decoded: Pod
     zone: str
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulation begins with."""
-
     namespace: str
     sets: tuple[FoundSet, ...]
     pods: tuple[FoundPod, ...]
@@ -156,7 +152,6 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def templates(self) -> tuple[JsonObject, ...]:
-        """Return the ReplicaTemplates."""
         return self.others_of(REPLICA_TEMPLATES)
 
     def others_of(self, *resources: Resource) -> tuple[JsonObject, ...]:
@@ -174,7 +169,6 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
         return [body for body in bodies if _kind_of(body) not in self.known]
 
     def pods_of(self, zone: str) -> tuple[FoundPod, ...]:
-        """Return the pods of a StatefulSet."""
         return tuple(pod for pod in self.pods if pod.zone == zone)
 
     def names(self) -> Names:

@@ -75,8 +75,6 @@ class PolicyBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one simulation."""
-
     deletes: tuple[str, ...]
     """The pods that the operator has deleted, in order."""
     most_down: Mapping[str, int]
@@ -91,7 +89,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Of all policies."""
 
     def list_batches_of(self, policy: str) -> tuple[PolicyBatch, ...]:
-        """Return the batches of one policy, in order."""
         return tuple(batch for batch in self.batches if batch.policy == policy)
 
 

@@ -44,8 +44,6 @@ LONGEST_RUN: Final = timedelta(days=7)
 
 @unique
 class Output(StrEnum):
-    """What the story is printed as."""
-
     TEXT = "text"
     JSON = "json"
 
@@ -258,5 +256,4 @@ def _parse_moment(text: str | None) -> datetime | None:
 
 
 def show_time(moment: datetime) -> str:
-    """Return a time as the flag `-as-of` takes it."""
     return format_rfc3339(moment.replace(microsecond=0))

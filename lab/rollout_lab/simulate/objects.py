@@ -179,13 +179,11 @@ def _is_entry(value: object) -> bool:
 
 
 def _keep_node(obj: JsonObject, seen: Surveyed) -> JsonObject:
-    """Return whether it is cordoned."""
     is_closed = child(obj, "spec").get("unschedulable") is True
     return {"spec": {"unschedulable": True} if is_closed else {}}
 
 
 def _keep_hooks(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
-    """Return the hooks of the operator of this namespace."""
     is_labelled = child(obj, "metadata", "labels").get(NAMESPACE_LABEL) == seen.namespace
     hooks = [
         {**{key: hook[key] for key in _HOOK if key in hook}, "clientConfig": {"service": service}}
@@ -448,7 +446,6 @@ def fill_in(objects: Sequence[JsonObject], namespace: str, now: datetime) -> lis
 
 
 def is_filled_in(obj: JsonObject) -> bool:
-    """Return whether an object comes from a manifest."""
     return uid_of(obj).startswith(_UID)
 
 

@@ -58,8 +58,6 @@ class PolicyEdit(msgspec.Struct, frozen=True):
 
 
 class FoundPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy of the input."""
-
     name: str
     policy: Policy | None
     """None where it is refused."""
@@ -131,7 +129,6 @@ _OF_UPDATE: Final = ("maxUnavailable", "intervalSeconds", "podOrder", "azTopolog
 
 
 def render_edit(edit: PolicyEdit) -> ApiRequest:
-    """Return the request that makes a change."""
     fields: JsonObject = {edit.field: edit.value}
     spec: JsonObject = {"rollingUpdate": fields} if edit.field in _OF_UPDATE else fields
     return ApiRequest(

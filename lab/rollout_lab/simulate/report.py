@@ -45,8 +45,6 @@ _PASSING: Final = frozenset({"started", "ready"})
 
 
 class SimulationRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one simulation."""
-
     dump: Dump
     settings: SimulateSettings
     times: PodTimes
@@ -144,7 +142,6 @@ def _list_blockers(description: Description) -> Iterator[str]:
 
 
 def list_sums(run: SimulationRun) -> Iterator[str]:
-    """Yield the figures as sentences."""
     figures = run.figures
     again = len(figures.deletes) - len(set(figures.deletes))
     twice = f", {again} of them a second time" if again else ""

@@ -110,8 +110,6 @@ def play(
 
 
 class _Run:
-    """One simulation."""
-
     def __init__(
         self,
         sandbox: Sandbox,

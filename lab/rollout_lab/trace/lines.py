@@ -73,8 +73,6 @@ _MUTE: Final = frozenset(
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One record of the log."""
-
     message: str
     keys: dict[str, str]
 
@@ -272,7 +270,6 @@ class Storyteller(msgspec.Struct):
                 self._followed.setdefault(message, whole.at)
 
     def tell(self, record: Record) -> Iterator[TraceLine]:
-        """Yield the lines about a record."""
         match record:
             case Said():
                 yield from self._render_said(record)
@@ -460,7 +457,6 @@ def _short(revision: str) -> str:
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Return whether a pod runs and says that it is ready."""
     is_so = condition_of(pod, "Ready").get("status") == "True"
     return is_so and text(pod, "status", "phase") == "Running"
 

@@ -121,6 +121,5 @@ class SimulatedClock:
 
 
 def loop_time() -> timedelta:
-    """Return the time of the running loop."""
     loop = asyncio.get_running_loop()
     return loop.elapsed if isinstance(loop, VirtualTimeLoop) else timedelta(seconds=loop.time())
