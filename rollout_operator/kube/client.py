@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import aiohttp
 import msgspec
@@ -41,7 +41,7 @@ from rollout_operator.kube.api import (
     watch_query,
     without_managed_fields,
 )
-from rollout_operator.kube.connection import NotRepeated, Transport
+from rollout_operator.kube.connection import NotRepeated, PageSizes, Transport
 from rollout_operator.kube.rate_limit import Priority, RateLimiter, name_bucket
 from rollout_operator.kube.responses import (
     CLUSTER_MISMATCH,
@@ -402,41 +402,33 @@ class _List(msgspec.Struct):
 _LIST: Final = msgspec.json.Decoder(_List)
 
 
-class Client:
-    """The API of one component, over the transport and the rate limits that all share.
+class Exchange(Protocol):
+    """Sends requests of one component. Every method raises classes of `model.names` only."""
 
-    Implements all Protocols of `api`. Cheap to make; the transport is closed by its opener.
-    """
+    async def send(self, request: HttpRequest) -> bytes:
+        """Return the body of a successful answer; of a write it may be cut."""
+        ...
 
-    def __init__(
-        self,
-        transport: Transport,
-        limits: RateLimiter,
-        metrics: Metrics,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        reads: Priority = Priority.READ,
-        fence: Fence = no_fence,
-    ) -> None:
-        self._exchange = _Exchange(transport, limits, metrics, reads, fence)
-        self._page_sizes = transport.page_sizes
-        self._server_clock = transport.server_clock
+    async def admit(self, call: Call, within: timedelta) -> None:
+        """Wait for the token of a call. Raises Throttled where that would take too long."""
+        ...
+
+
+class Verbs:
+    """What `api` has beside watches: each method makes a request, and reads the answer to it."""
+
+    def __init__(self, exchange: Exchange, page_sizes: PageSizes, timeouts: Timeouts) -> None:
+        self._sender = exchange
+        self._page_sizes = page_sizes
         self._timeouts = timeouts
-
-    def server_time(self) -> datetime | None:
-        """Return what the API server's clock shows now, up to a second too early.
-
-        Taken from its answers and the time since, whatever our own clock shows; None before the
-        first answer.
-        """
-        return self._server_clock.now()
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         call = Call(verb="list", resource=resource, namespace=namespace)
-        await self._exchange.admit(call, self._timeouts.page)
+        await self._sender.admit(call, self._timeouts.page)
 
     async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
         call = object_call("patch", resource, namespace, name)
-        await self._exchange.admit(call, self._timeouts.write)
+        await self._sender.admit(call, self._timeouts.write)
 
     async def fetch(
         self,
@@ -449,7 +441,7 @@ class Client:
     ) -> bytes:
         call = object_call("get", resource, namespace, name, subresource)
         request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
-        return await level(await self._exchange.send(request))
+        return await level(await self._sender.send(request))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         if not group:
@@ -462,7 +454,7 @@ class Client:
         return decode_resources(call, await self._discover(call))
 
     async def _discover(self, call: Call) -> bytes:
-        return await self._exchange.send(HttpRequest(call=call, within=self._timeouts.read))
+        return await self._sender.send(HttpRequest(call=call, within=self._timeouts.read))
 
     async def fetch_page(
         self,
@@ -483,37 +475,10 @@ class Client:
         )
         request = HttpRequest(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         try:
-            return await _decode_page(call, await self._exchange.send(request))
+            return await _decode_page(call, await self._sender.send(request))
         except _TooLong as error:
             problem = self._page_sizes.halve(call, size)
             raise Unreachable.of(call.text, problem) from error
-
-    @asynccontextmanager
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        resource_version: str,
-        selector: str = "",
-        field_selector: str = "",
-        lasts: timedelta,
-        has_state: bool = False,
-    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
-        lasts = min(lasts, self._timeouts.watch)
-        query = watch_query(
-            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
-        )
-        call = Call(verb="watch", resource=resource, namespace=namespace)
-        silence = lasts + self._timeouts.silence
-        request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
-        response = await self._exchange.open(request)
-        try:
-            async with aclosing(_events(call, response, silence)) as events:
-                yield events
-        finally:
-            response.close()
 
     async def delete(
         self,
@@ -531,13 +496,13 @@ class Client:
             within=self._timeouts.write,
             sent_within=sent_within,
         )
-        await self._exchange.send(request)
+        await self._sender.send(request)
 
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
         call = object_call("update", resource, namespace, name, "status")
-        await self._exchange.send(self._put(call, body))
+        await self._sender.send(self._put(call, body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         call = Call(verb="create", resource=resource, namespace=namespace)
@@ -592,7 +557,7 @@ class Client:
     ) -> None:
         call = object_call("create", resource, namespace, name, subresource)
         request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
-        await self._exchange.send(request)
+        await self._sender.send(request)
 
     async def try_patch(
         self,
@@ -603,7 +568,7 @@ class Client:
         subresource: str = "",
     ) -> None:
         call = object_call("patch", resource, namespace, name, subresource)
-        await self._exchange.send(replace(self._patch(call, patch), query=DRY_RUN))
+        await self._sender.send(replace(self._patch(call, patch), query=DRY_RUN))
 
     def _patch(
         self, call: Call, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
@@ -621,7 +586,7 @@ class Client:
         return HttpRequest(call=call, body=body, within=self._timeouts.write)
 
     async def _write(self, request: HttpRequest) -> bytes:
-        body = await level(await self._exchange.send(request))
+        body = await level(await self._sender.send(request))
         try:
             _ANY_OBJECT.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -630,6 +595,61 @@ class Client:
             text = f"cannot tell what {call} wrote: the answer is no object: {error}"
             raise UnknownOutcome(text, call=call) from error
         return body
+
+
+class Client(Verbs):
+    """The API of one component, over the transport and the rate limits that all share.
+
+    Implements all Protocols of `api`. Cheap to make; the transport is closed by its opener.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        limits: RateLimiter,
+        metrics: Metrics,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        reads: Priority = Priority.READ,
+        fence: Fence = no_fence,
+    ) -> None:
+        self._exchange = _Exchange(transport, limits, metrics, reads, fence)
+        self._server_clock = transport.server_clock
+        super().__init__(self._exchange, transport.page_sizes, timeouts)
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
+
+        Taken from its answers and the time since, whatever our own clock shows; None before the
+        first answer.
+        """
+        return self._server_clock.now()
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        field_selector: str = "",
+        lasts: timedelta,
+        has_state: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._timeouts.watch)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        silence = lasts + self._timeouts.silence
+        request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
+        response = await self._exchange.open(request)
+        try:
+            async with aclosing(_events(call, response, silence)) as events:
+                yield events
+        finally:
+            response.close()
 
 
 async def _decode_page(call: Call, body: bytes) -> Page:

@@ -28,7 +28,7 @@ from rollout_lab.apiserver.store import (
     render_list,
 )
 from rollout_lab.apiserver.writes import Turn, WriteAdmission, Writes, read_scale
-from rollout_lab.model.fields import children, name_of, namespace_of, text
+from rollout_lab.model.fields import name_of, namespace_of
 from rollout_lab.model.history import Called, Commit, History
 from rollout_lab.model.request import (
     APPLY_PATCH,
@@ -49,7 +49,7 @@ from rollout_lab.schemas.metadata import (
     not_found,
     timed_out,
 )
-from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource, Served
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
 
 _LISTED: Final = frozenset(
     {
@@ -129,35 +129,6 @@ def _entries(kind: ObjectKind) -> Sequence[JsonObject]:
         }
         for name in names
     ]
-
-
-def read_versions(body: JsonObject) -> Sequence[str]:
-    """Return the versions of a group, the preferred version first."""
-    names = [text(body, "preferredVersion", "version")]
-    names += [text(version, "version") for version in children(body, "versions")]
-    return tuple(dict.fromkeys(names))
-
-
-def read_resources(body: JsonObject, resource: Resource) -> Sequence[Served]:
-    """Return the kinds of a version of a group."""
-    entries = children(body, "resources")
-    names = [text(entry, "name") for entry in entries]
-    return tuple(
-        Served(
-            resource=Resource(
-                resource.group,
-                resource.version,
-                text(entry, "name"),
-                text(entry, "kind"),
-                entry["namespaced"] is True,
-            ),
-            subresources=frozenset(
-                name.partition("/")[2] for name in names if name.startswith(f"{entry['name']}/")
-            ),
-        )
-        for entry in entries
-        if "/" not in text(entry, "name")
-    )
 
 
 # The real server answers 504 after this, whatever still goes on.

@@ -6,27 +6,18 @@ come through is decided in `link`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, closing
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from rollout_lab.apiserver.api import SimulatedApi, read_resources, read_versions
+from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.apiserver.store import Stream, StreamEvent
-from rollout_lab.model.fields import metadata_of, uid_of
-from rollout_lab.model.request import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    ApiAnswer,
-    ApiRefusal,
-    ApiRequest,
-    Body,
-    Verb,
-)
+from rollout_lab.model.fields import children, metadata_of, uid_of
+from rollout_lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, Verb
 from rollout_lab.network.faults import (
     CrashPoint,
     Failure,
@@ -36,26 +27,20 @@ from rollout_lab.network.faults import (
     SentCall,
 )
 from rollout_lab.network.link import DelayedWatch, Delivery, Expired, Link, Silent, wait_for_ever
+from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import (
-    CORE_VERSIONS,
     DEFAULT_TIMEOUTS,
     Call,
     Fence,
     JsonObject,
-    Page,
-    Precondition,
     Resource,
-    Served,
     Timeouts,
     WatchEvent,
-    apply_query,
-    delete_options,
-    discovery_call,
     no_fence,
-    object_call,
-    page_query,
     watch_query,
 )
+from rollout_operator.kube.client import HttpRequest, Verbs
+from rollout_operator.kube.connection import PageSizes
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.model.names import Refused, Throttled, UnknownOutcome, Unreachable
@@ -92,19 +77,8 @@ _REFUSALS: Final[Mapping[Failure, ApiRefusal]] = {
     ),
 }
 _COMMITTED: Final = frozenset({Failure.GATEWAY_TIMEOUT_COMMITTED})
+_BREAKS: Final = frozenset({Failure.RESET_BEFORE, Failure.RESET_AFTER})
 _UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
-
-
-class SimulatedCall(msgspec.Struct, frozen=True, kw_only=True):
-    call: Call
-    carry_out: Callable[[], Awaitable[ApiAnswer]]
-    """What the API server does with it once it is there."""
-    now: Callable[[], datetime]
-    """The API server's clock."""
-    within: timedelta
-    """How long it may take, answer included."""
-    sent_within: timedelta | None = None
-    """How long it may wait for its turn, where that is shorter."""
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -112,112 +86,6 @@ class _Reply(msgspec.Struct, frozen=True):
 
     answer: ApiAnswer
     date: datetime
-
-
-async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> ApiAnswer:
-    """Make a call and return its answer, a success; never, where the process dies meanwhile.
-
-    Raises the errors of `model.names` that the real client raises.
-    """
-    if outcome.crash is CrashPoint.BEFORE_SEND:
-        link.crash()
-    await link.stay_alive()
-    await _wait_for_turn(simulated_call, link, outcome)
-    if outcome.fails is Failure.CONNECT:
-        raise Unreachable.of(simulated_call.call.text, "no answer: Cannot connect to host")
-    reply, message = await _send(simulated_call, link, outcome)
-    await link.stay_alive()
-    if reply is None:
-        _raise_lost(simulated_call.call, message)
-    link.clock.record(reply.date.replace(microsecond=0))  # as the header has it
-    if outcome.crash is CrashPoint.AFTER_REPLY:
-        asyncio.get_running_loop().call_soon(link.crash)
-    answer = reply.answer
-    if answer.is_ok:
-        return answer
-    retry_after = f"{answer.retry_after}" if answer.retry_after else ""
-    status = read_status(_raw(answer))
-    raise error_of(simulated_call.call, answer.status, status, retry_after)
-
-
-def _raw(answer: ApiAnswer) -> bytes:
-    """Return the body as it came: the answer to a path that is not served is plain text."""
-    text = answer.body.get("text")
-    return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
-
-
-def _raise_lost(call: Call, message: str) -> NoReturn:
-    """Raise what no answer means: a write may have been carried out, or will be."""
-    if call.is_write:
-        text = f"cannot tell whether {call.text} succeeded: no answer: {message}"
-        raise UnknownOutcome(text, call=call.text)
-    raise Unreachable.of(call.text, f"no answer: {message}")
-
-
-async def _wait_for_turn(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> None:
-    """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
-    within = min(simulated_call.within, simulated_call.sent_within or simulated_call.within)
-    if outcome.fails is Failure.THROTTLED or outcome.waits > within:
-        due = max(outcome.waits, within)
-        text = (
-            f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
-            f" the deadline in {within.total_seconds():.3f}s"
-        )
-        raise Throttled(text, call=simulated_call.call.text)
-    if outcome.waits:
-        await asyncio.sleep(outcome.waits.total_seconds())
-        await link.stay_alive()
-
-
-async def _send(
-    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
-) -> tuple[_Reply | None, str]:
-    """Return the answer, or None and what is known of its absence."""
-    seconds = simulated_call.within.total_seconds()
-    try:
-        async with asyncio.timeout(seconds):
-            reply = await link.run_to_end(_carry(simulated_call, link, outcome))
-            if reply is None and not _breaks(outcome):
-                await wait_for_ever()
-    except TimeoutError:
-        return None, f"timed out after {seconds:g}s"
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if link.is_dead and task is not None and not task.cancelling():
-            await link.stay_alive()  # what became of the request: a dead process never hears of it
-        raise
-    return reply, "Server disconnected"
-
-
-def _breaks(outcome: FaultDecision) -> bool:
-    return outcome.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
-
-
-async def _carry(
-    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
-) -> _Reply | None:
-    """Carry a request there and its answer back; None where no answer comes."""
-    late = simulated_call.within if outcome.fails is Failure.LATE else timedelta(0)
-    await asyncio.sleep((late + outcome.before).total_seconds() + link.latency())
-    if outcome.fails is Failure.RESET_BEFORE or not link.may_arrive():
-        return None
-    answer = await _answer(simulated_call, outcome)
-    reply = _Reply(answer, simulated_call.now())
-    if outcome.crash is CrashPoint.AFTER_COMMIT:
-        link.crash()
-    if outcome.fails in _UNANSWERED or outcome.fails is Failure.RESET_AFTER:
-        return None
-    await asyncio.sleep(outcome.after.total_seconds() + link.latency())
-    return None if link.is_cut else reply
-
-
-async def _answer(simulated_call: SimulatedCall, outcome: FaultDecision) -> ApiAnswer:
-    """Return what the API server answers, or what a fault lets it answer instead."""
-    refusal = _REFUSALS.get(outcome.fails) if outcome.fails is not None else None
-    if refusal is not None and outcome.fails not in _COMMITTED:
-        return refusal.answer()
-    answer = await simulated_call.carry_out()
-    return refusal.answer() if refusal is not None else answer
 
 
 class Opening:
@@ -276,29 +144,232 @@ FOLLOWING: Final = "following"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    call: Call
-    within: timedelta
-    query: Mapping[str, str] = {}
-    body: Body = None
-    content_type: str = "application/json"
-    sent_within: timedelta | None = None
-    has_turn: bool = False
+class _SimulatedExchange:
+    """Requests of one client of a process. Implements `kube.client.Exchange`."""
 
-    def render(self, user: str) -> ApiRequest:
-        """Return it as the API server takes it."""
-        call = self.call
+    def __init__(
+        self,
+        api: SimulatedApi,
+        link: Link,
+        *,
+        name: str,
+        limits: RateLimiter,
+        reads: Priority,
+        fence: Fence,
+    ) -> None:
+        self.api = api
+        self.link = link
+        self._name = name
+        self._limits = limits
+        self._reads = reads
+        self._fence = fence
+        self._items: dict[str, tuple[object, msgspec.Raw]] = {}
+        """By UID: the newest version that was listed, and how it was sent."""
+        self._watches: dict[tuple[Resource, str, str, str], DelayedWatch] = {}
+
+    async def admit(self, call: Call, within: timedelta) -> None:
+        await self.link.stay_alive()
+        await self._limits.admit(call, self._reads, within)
+
+    async def send(self, request: HttpRequest) -> bytes:
+        call = request.call
+        await self._admit(request)
+        if call.is_write:
+            self._fence(call.text)
+        sent_call = self.link.number_call(call, self._name)
+        outcome = self.link.faults.on_call(sent_call)
+        sent, age = self._render(request), self._choose_age(sent_call, request)
+        answer = await self._travel(request, outcome, lambda: self._carry_out(sent, age))
+        if outcome.fails is Failure.CUT_BODY:
+            if call.is_write:
+                return b""
+            raise Unreachable.of(call.text, "no answer: Response payload is not completed")
+        if call.verb != "list":
+            return _encode(answer.body)
+        if not metadata_of(answer.body).get("continue"):
+            delayed = self._watches.get(_key_of(request))
+            if delayed is not None:
+                delayed.relist()
+        items = [self._encode_item(item) for item in children(answer.body, "items")]
+        return _encode({**answer.body, "items": items})
+
+    async def open(self, request: HttpRequest, opening: Opening) -> Stream:
+        """Return what a watch has opened."""
+        await self._admit(request)
+        outcome = self.link.faults.on_call(self.link.number_call(request.call, self._name))
+        sent = self._render(request)
+        await self._travel(request, outcome, lambda: opening.open(sent))
+        if outcome.fails is Failure.CUT_BODY or opening.stream is None:
+            raise Unreachable.of(request.call.text, "no watch event: the stream was cut")
+        return opening.stream
+
+    def get_watch(self, request: HttpRequest) -> DelayedWatch:
+        """Return how late events come to all watches of this collection."""
+        key = _key_of(request)
+        if key not in self._watches:
+            self._watches[key] = DelayedWatch(self.link, request.call.resource.plural)
+        return self._watches[key]
+
+    async def _admit(self, request: HttpRequest) -> None:
+        await self.link.stay_alive()
+        if not request.has_turn:
+            within = min(request.within, request.sent_within or request.within)
+            await self.admit(request.call, within)
+
+    def _render(self, request: HttpRequest) -> ApiRequest:
+        call, query = request.call, request.query
+        if call.verb == "list":
+            limit = min(int(query["limit"]), self.api.largest_page)
+            query = {**query, "limit": f"{limit}"}
         return ApiRequest(
             verb=cast(Verb, call.verb),
             resource=call.resource,
             namespace=call.namespace,
             name=call.name,
             subresource=call.subresource,
-            query=self.query,
-            body=self.body,
-            content_type=self.content_type,
-            user=user,
+            query=query,
+            body=request.body,
+            content_type=request.content_type,
+            user=self.link.actor,
         )
+
+    def _choose_age(self, sent_call: SentCall, request: HttpRequest) -> timedelta:
+        """Return how old the answer is to be: other reads than lists always show the newest."""
+        is_first_page = sent_call.verb == "list" and not request.query.get("continue")
+        if self._name != FOLLOWING or not is_first_page:
+            return timedelta(0)
+        return self.link.faults.on_list(sent_call)
+
+    async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
+        revision = self.api.history.revision_at(self.api.elapsed() - age) if age else 0
+        if revision:
+            query = {
+                **request.query,
+                "resourceVersion": f"{revision}",
+                "resourceVersionMatch": "Exact",
+            }
+            answer = await self.api.call(replace(request, query=query))
+            # No replica shows what the API server itself has forgotten.
+            if answer.status != 410:
+                return answer
+        return await self.api.call(request)
+
+    def _encode_item(self, item: JsonObject) -> msgspec.Raw:
+        """Return an object of a list as JSON; most have not changed since the last list."""
+        uid, version = uid_of(item), metadata_of(item).get("resourceVersion")
+        known = self._items.get(uid)
+        if known is None or known[0] != version:
+            known = version, msgspec.Raw(_encode(item))
+            if uid:
+                self._items[uid] = known
+        return known[1]
+
+    async def _travel(
+        self,
+        request: HttpRequest,
+        outcome: FaultDecision,
+        carry_out: Callable[[], Awaitable[ApiAnswer]],
+    ) -> ApiAnswer:
+        """Make a call and return its answer, a success; never, where the process dies meanwhile.
+
+        `carry_out` is what the API server does with it once it is there. Raises the errors of
+        `model.names` that the real client raises.
+        """
+        link, call = self.link, request.call
+        if outcome.crash is CrashPoint.BEFORE_SEND:
+            link.crash()
+        await link.stay_alive()
+        await self._wait_for_turn(request, outcome)
+        if outcome.fails is Failure.CONNECT:
+            raise Unreachable.of(call.text, "no answer: Cannot connect to host")
+        reply, message = await self._hand_over(request, outcome, carry_out)
+        await link.stay_alive()
+        if reply is None:
+            # A write may have been carried out, or will be.
+            if call.is_write:
+                text = f"cannot tell whether {call.text} succeeded: no answer: {message}"
+                raise UnknownOutcome(text, call=call.text)
+            raise Unreachable.of(call.text, f"no answer: {message}")
+        link.clock.record(reply.date.replace(microsecond=0))  # as the header has it
+        if outcome.crash is CrashPoint.AFTER_REPLY:
+            asyncio.get_running_loop().call_soon(link.crash)
+        answer = reply.answer
+        if answer.is_ok:
+            return answer
+        retry_after = f"{answer.retry_after}" if answer.retry_after else ""
+        raise error_of(call, answer.status, read_status(_raw(answer)), retry_after)
+
+    async def _wait_for_turn(self, request: HttpRequest, outcome: FaultDecision) -> None:
+        """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
+        within = min(request.within, request.sent_within or request.within)
+        if outcome.fails is Failure.THROTTLED or outcome.waits > within:
+            due = max(outcome.waits, within)
+            text = (
+                f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
+                f" the deadline in {within.total_seconds():.3f}s"
+            )
+            raise Throttled(text, call=request.call.text)
+        if outcome.waits:
+            await asyncio.sleep(outcome.waits.total_seconds())
+            await self.link.stay_alive()
+
+    async def _hand_over(
+        self,
+        request: HttpRequest,
+        outcome: FaultDecision,
+        carry_out: Callable[[], Awaitable[ApiAnswer]],
+    ) -> tuple[_Reply | None, str]:
+        """Return the answer, or None and what is known of its absence."""
+        link, seconds = self.link, request.within.total_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                reply = await link.run_to_end(self._carry(request, outcome, carry_out))
+                if reply is None and outcome.fails not in _BREAKS:
+                    await wait_for_ever()
+        except TimeoutError:
+            return None, f"timed out after {seconds:g}s"
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if link.is_dead and task is not None and not task.cancelling():
+                # What became of the request: a dead process never hears of it.
+                await link.stay_alive()
+            raise
+        return reply, "Server disconnected"
+
+    async def _carry(
+        self,
+        request: HttpRequest,
+        outcome: FaultDecision,
+        carry_out: Callable[[], Awaitable[ApiAnswer]],
+    ) -> _Reply | None:
+        """Carry a request there and its answer back; None where no answer comes."""
+        link, fails = self.link, outcome.fails
+        late = request.within if fails is Failure.LATE else timedelta(0)
+        await asyncio.sleep((late + outcome.before).total_seconds() + link.latency())
+        if fails is Failure.RESET_BEFORE or not link.may_arrive():
+            return None
+        refusal = _REFUSALS.get(fails) if fails is not None else None
+        if refusal is None or fails in _COMMITTED:
+            answer = await carry_out()
+        reply = _Reply(answer if refusal is None else refusal.answer(), self.api.now())
+        if outcome.crash is CrashPoint.AFTER_COMMIT:
+            link.crash()
+        if fails in _UNANSWERED or fails is Failure.RESET_AFTER:
+            return None
+        await asyncio.sleep(outcome.after.total_seconds() + link.latency())
+        return None if link.is_cut else reply
+
+
+def _raw(answer: ApiAnswer) -> bytes:
+    """Return the body as it came: the answer to a path that is not served is plain text."""
+    text = answer.body.get("text")
+    return text.encode() if isinstance(text, str) else _encode(answer.body)
+
+
+def _key_of(request: HttpRequest) -> tuple[Resource, str, str, str]:
+    call, query = request.call, request.query
+    selectors = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    return (call.resource, call.namespace, *selectors)
 
 
 def _refuse_state(call: Call) -> Refused:
@@ -306,8 +377,8 @@ def _refuse_state(call: Call) -> Refused:
     return Refused.of(call.text, why, status=422, reason="Invalid")
 
 
-class SimulatedClient:
-    """Reader, Watcher and Writer of one process. Raises as those say, and nothing else.
+class SimulatedClient(Verbs):
+    """The client of one process: the operator's own, but for what is below its verbs.
 
     No call returns any more once the link is dead.
     """
@@ -324,85 +395,14 @@ class SimulatedClient:
         fence: Fence = no_fence,
     ) -> None:
         """Open a client; `name` says what for: following, looking, acting, reviewing."""
-        self._api = api
-        self._link = link
-        self._name = name
-        self._limits = limits
-        self._reads = reads
-        self._timeouts = timeouts
-        self._fence = fence
-        self._items: dict[str, tuple[object, msgspec.Raw]] = {}
-        """By UID: the newest version that was listed, and how it was sent."""
-        self._watches: dict[tuple[Resource, str, str, str], DelayedWatch] = {}
+        self._exchange = _SimulatedExchange(
+            api, link, name=name, limits=limits, reads=reads, fence=fence
+        )
+        super().__init__(self._exchange, PageSizes(LoopClock()), timeouts)
 
     def server_time(self) -> datetime | None:
-        """Return what the API server's clock shows now, up to a second too early.
-
-        By its answers to this process; None before the first.
-        """
-        return self._link.clock.now()
-
-    async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        """Wait for the token of the next read; see `kube.api.LiveReader`."""
-        call = Call(verb="list", resource=resource, namespace=namespace)
-        await self._admit(_Sent(call=call, within=self._timeouts.page))
-
-    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
-        """Wait for the token of a patch; see `kube.api.TimedPatcher`."""
-        call = object_call("patch", resource, namespace, name)
-        await self._admit(_Sent(call=call, within=self._timeouts.write))
-
-    async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        """Return one object, or its subresource, as JSON; see `kube.api.Reader`."""
-        call = object_call("get", resource, namespace, name, subresource)
-        sent = _Sent(call=call, within=self._timeouts.read, has_turn=has_turn)
-        return _encode(await self._read(sent))
-
-    async def fetch_group(self, group: str) -> Sequence[str]:
-        """Return the versions of an API group; see `kube.api.Discoverer`."""
-        if not group:
-            return CORE_VERSIONS
-        sent = _Sent(call=discovery_call(group), within=self._timeouts.read)
-        return read_versions(await self._read(sent))
-
-    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
-        """Return the kinds of a version of an API group; see `kube.api.Discoverer`."""
-        sent = _Sent(call=discovery_call(group, version), within=self._timeouts.read)
-        return read_resources(await self._read(sent), sent.call.resource)
-
-    async def fetch_page(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        token: str = "",
-        resource_version: str | None = None,
-        has_turn: bool = False,
-    ) -> Page:
-        """Return one page of a list; see `kube.api.Reader`."""
-        limit = min(limit, self._api.largest_page)
-        query = page_query(
-            selector, field_selector, limit=limit, token=token, version=resource_version
-        )
-        call = Call(verb="list", resource=resource, namespace=namespace)
-        sent = _Sent(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
-        page = self._read_page(await self._read(sent))
-        if not page.next_token:
-            delayed = self._watches.get((resource, namespace, selector, field_selector))
-            if delayed is not None:
-                delayed.relist()
-        return page
+        """Return what the API server's clock shows now, by its answers to this process."""
+        return self._exchange.link.clock.now()
 
     @asynccontextmanager
     async def watch(
@@ -422,13 +422,14 @@ class SimulatedClient:
             selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
         )
         call = Call(verb="watch", resource=resource, namespace=namespace)
-        if has_state and not self._api.has_state_streams:
+        api = self._exchange.api
+        if has_state and not api.has_state_streams:
             raise _refuse_state(call)
-        opening = Opening(self._api)
+        opening = Opening(api)
+        request = HttpRequest(call=call, query=query, within=self._timeouts.read)
         try:
-            sent = _Sent(call=call, query=query, within=self._timeouts.read)
-            stream = await self._open(sent, opening)
-            delayed = self._get_watch(resource, namespace, selector, field_selector)
+            stream = await self._exchange.open(request, opening)
+            delayed = self._exchange.get_watch(request)
             if has_state:
                 delayed.relist()
             silence = lasts + self._timeouts.silence
@@ -437,176 +438,6 @@ class SimulatedClient:
                     yield events
         finally:
             opening.close()
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        precondition: Precondition,
-        sent_within: timedelta | None = None,
-    ) -> None:
-        """Delete one object; see `kube.api.Writer`."""
-        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
-        body = delete_options(precondition)
-        sent = _Sent(call=call, within=self._timeouts.write, body=body, sent_within=sent_within)
-        await self._fetch_object(sent)
-
-    async def replace_status(
-        self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> None:
-        """PUT an object on its `status` subresource; see `kube.api.Writer`."""
-        call = object_call("update", resource, namespace, name, "status")
-        await self._fetch_object(_Sent(call=call, within=self._timeouts.write, body=body))
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        """POST a new object and return it; see `kube.api.Writer`."""
-        call = Call(verb="create", resource=resource, namespace=namespace)
-        return await self._write(call, body)
-
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> bytes:
-        """PUT a whole object and return it; see `kube.api.Writer`."""
-        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
-        return await self._write(call, body)
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        """PATCH an object, or its subresource, and return it; see `kube.api.Writer`."""
-        call = object_call("patch", resource, namespace, name, subresource)
-        form = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
-        return await self._write(call, patch, content_type=form, has_turn=has_turn)
-
-    async def apply(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        body: JsonObject,
-        *,
-        manager: str,
-        is_forced: bool = False,
-        is_trial: bool = False,
-    ) -> bytes:
-        """Apply fields of an object as a field manager; see `kube.api.Applier`."""
-        call = object_call("patch", resource, namespace, name)
-        query = apply_query(manager, is_forced=is_forced, is_trial=is_trial)
-        return await self._write(call, body, query=query, content_type=APPLY_PATCH)
-
-    async def _read(self, sent: _Sent) -> JsonObject:
-        body = await self._fetch_object(sent)
-        if body is None:
-            problem = "no answer: Response payload is not completed"
-            raise Unreachable.of(sent.call.text, problem)
-        return body
-
-    async def _write(self, call: Call, body: Body, **how: Any) -> bytes:
-        """Return the object as it was written; `how` are fields of `_Sent`."""
-        sent = _Sent(call=call, within=self._timeouts.write, body=body, **how)
-        written = await self._fetch_object(sent)
-        if written is None:
-            text = f"cannot tell what {call.text} wrote: the answer is no object: it was cut"
-            raise UnknownOutcome(text, call=call.text)
-        return _encode(written)
-
-    async def _fetch_object(self, sent: _Sent) -> JsonObject | None:
-        """Return what a successful answer holds, None where it broke off."""
-        await self._admit(sent)
-        if sent.call.is_write:
-            self._fence(sent.call.text)
-        sent_call = self._link.number_call(sent.call, self._name)
-        outcome = self._link.faults.on_call(sent_call)
-        request = sent.render(self._link.actor)
-        age = self._choose_age(sent_call, sent)
-        answer = await self._travel(sent, outcome, lambda: self._carry_out(request, age))
-        return None if outcome.fails is Failure.CUT_BODY else answer.body
-
-    async def _admit(self, sent: _Sent) -> None:
-        """Wait for a token of the process, as `kube.client` does. Raises Throttled."""
-        await self._link.stay_alive()
-        if not sent.has_turn:
-            within = min(sent.within, sent.sent_within or sent.within)
-            await self._limits.admit(sent.call, self._reads, within)
-
-    async def _open(self, sent: _Sent, opening: Opening) -> Stream:
-        await self._admit(sent)
-        outcome = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
-        request = sent.render(self._link.actor)
-        await self._travel(sent, outcome, lambda: opening.open(request))
-        if outcome.fails is Failure.CUT_BODY or opening.stream is None:
-            raise Unreachable.of(sent.call.text, "no watch event: the stream was cut")
-        return opening.stream
-
-    async def _travel(
-        self, sent: _Sent, outcome: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
-    ) -> ApiAnswer:
-        simulated_call = SimulatedCall(
-            call=sent.call,
-            carry_out=carry_out,
-            now=self._api.now,
-            within=sent.within,
-            sent_within=sent.sent_within,
-        )
-        return await travel(simulated_call, self._link, outcome)
-
-    def _choose_age(self, sent_call: SentCall, sent: _Sent) -> timedelta:
-        """Return how old the answer is to be: other reads than lists always show the newest."""
-        is_first_page = sent_call.verb == "list" and not sent.query.get("continue")
-        if self._name != FOLLOWING or not is_first_page:
-            return timedelta(0)
-        return self._link.faults.on_list(sent_call)
-
-    async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
-        revision = self._api.history.revision_at(self._api.elapsed() - age) if age else 0
-        if revision:
-            query = {
-                **request.query,
-                "resourceVersion": f"{revision}",
-                "resourceVersionMatch": "Exact",
-            }
-            answer = await self._api.call(replace(request, query=query))
-            # No replica shows what the API server itself has forgotten.
-            if answer.status != 410:
-                return answer
-        return await self._api.call(request)
-
-    def _read_page(self, body: JsonObject) -> Page:
-        metadata, items = body["metadata"], body["items"]
-        assert isinstance(metadata, dict), "a list of the API server has metadata"
-        assert isinstance(items, list), "a list of the API server has items"
-        return Page(
-            items=[self._encode_item(item) for item in items],
-            resource_version=metadata["resourceVersion"],
-            next_token=metadata.get("continue", ""),
-        )
-
-    def _encode_item(self, item: JsonObject) -> msgspec.Raw:
-        """Return an object of a list as JSON; most have not changed since the last list."""
-        uid, version = uid_of(item), metadata_of(item).get("resourceVersion")
-        known = self._items.get(uid)
-        if known is None or known[0] != version:
-            known = version, msgspec.Raw(_encode(item))
-            if uid:
-                self._items[uid] = known
-        return known[1]
-
-    def _get_watch(
-        self, resource: Resource, namespace: str, selector: str, field_selector: str
-    ) -> DelayedWatch:
-        key = (resource, namespace, selector, field_selector)
-        if key not in self._watches:
-            self._watches[key] = DelayedWatch(self._link, resource.plural)
-        return self._watches[key]
 
 
 _INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
