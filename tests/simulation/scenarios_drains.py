@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 from rollout_lab.model.fields import name_of
-from rollout_lab.nodes.nodes import node
+from rollout_lab.nodes.pods import node
 from rollout_lab.schemas.kinds import NODES
 from rollout_lab.zones import ZoneSpec
 
