@@ -29,7 +29,7 @@ from tests.judge.promises import Violation
 from tests.judge.state import World
 
 
-class PolicyDisruption(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyDisruption(msgspec.Struct, frozen=True):
     """A delete of the operator for a policy; it lasts until a new pod of that name is up."""
 
     pod: Pod
@@ -130,7 +130,7 @@ class PolicyWorld(msgspec.Struct):
         return known
 
 
-class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyCase(msgspec.Struct, frozen=True):
     """One delete of a pod that a policy owned, at its commit."""
 
     state: PolicyWorld
@@ -245,28 +245,14 @@ def _judge_end(
         return
     batch = policies.find_batch(pod, at)
     if batch is not None or len(owners) == len(found):
-        case = PolicyCase(
-            state=state, book=book, policies=policies, pod=pod, owner=owner, owners=owners,
-            batch=batch, delete=requested, at=at,
-        )  # fmt: skip
-        yield from _judge(case)
-    revision = owner.update_revision
-    one = PolicyDisruption(
-        pod=pod, delete=requested, batch=batch, revision=revision, begun=at,
-        disturbs=state.world.serves(pod),
-    )  # fmt: skip
+        case = PolicyCase(state, book, policies, pod, owner, owners, batch, requested, at)
+        for invariant, check in CHECKS.items():
+            for text in check(case):
+                text = f"delete of {pod.name}: {text}"
+                yield Violation(invariant, at, text, is_promised=not requested.is_ghost)
+    disturbs = state.world.serves(pod)
+    one = PolicyDisruption(pod, requested, batch, owner.update_revision, at, disturbs)
     state.disrupt(one, {each.policy.uid for each in owners})
-
-
-def _judge(case: PolicyCase) -> Iterator[Violation]:
-    for invariant, check in CHECKS.items():
-        for text in check(case):
-            yield Violation(
-                invariant=invariant,
-                at=case.at,
-                text=f"delete of {case.pod.name}: {text}",
-                is_promised=not case.delete.is_ghost,
-            )
 
 
 def _recorded(case: PolicyCase) -> Iterator[str]:

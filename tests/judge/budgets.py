@@ -141,7 +141,7 @@ def _has_group(pattern: str, group: int, is_named: bool) -> bool:
 EVICTION_PATH: Final = "/admission/pod-eviction"
 
 
-class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+class Eviction(msgspec.Struct, frozen=True):
     called: Called
     review: Reviewed  # the last one of it: an API server may call twice
     read_at: timedelta  # when its last live list of pods began; without one, the review itself
@@ -158,7 +158,7 @@ def map_evictions(book: Book) -> dict[int, Eviction]:
     for inner, called in book.evictions.items():
         if (last := reviews.get(called.number)) is not None:
             read_at = max(_list_reads(book, last), default=last.begun)
-            found[inner] = Eviction(called=called, review=last, read_at=read_at)
+            found[inner] = Eviction(called, last, read_at)
     return found
 
 
@@ -249,7 +249,7 @@ class Broken(NamedTuple):
     text: str
 
 
-class JudgedDisruption(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedDisruption(msgspec.Struct, frozen=True):
     """A pod that goes because the operator let it."""
 
     book: Book
@@ -316,16 +316,9 @@ class Judge:
             if not self._facts.was_running(pod.uid, running):
                 return None  # ZPDB-54: what does not run yet is not disrupted
         actor = write.commit.actor if eviction is None else eviction.review.actor
+        since, facts = known if since is None else since, self._facts
         return JudgedDisruption(
-            book=self.book,
-            world=world,
-            facts=self._facts,
-            pod=pod,
-            owner=owner,
-            at=write.at,
-            since=known if since is None else since,
-            actor=actor,
-            eviction=eviction,
+            self.book, world, facts, pod, owner, write.at, since, actor, eviction
         )
 
     def is_stray(self, world: World, write: Write) -> bool:
@@ -474,7 +467,7 @@ def _may_not_patch(disruption: JudgedDisruption) -> bool:
     )
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class Grant(msgspec.Struct, frozen=True):
     zone: str
     read_at: timedelta
     """When the read began that it rests on, or any later one before the first call of a pod."""
@@ -519,7 +512,7 @@ def list_grants(book: Book) -> Iterator[Grant]:
             continue
         read_at = _find_live_read(book, review)
         if read_at is not None:
-            yield Grant(zone=review.name, read_at=read_at, ended_at=called.at)
+            yield Grant(review.name, read_at, called.at)
 
 
 def _is_no_decrease(book: Book, review: Reviewed) -> bool:

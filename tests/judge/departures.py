@@ -45,12 +45,11 @@ class Circle(NamedTuple):
     name: str
 
 
-class Departure(msgspec.Struct, kw_only=True):
+class Departure(msgspec.Struct):
     """A zone that left something while pods of it were not available."""
 
     circle: Circle
     zone: Set  # as it was last
-    az: str  # its zone by the policy that it left, else empty
     at: timedelta
     since: timedelta
     """When it began to leave: what goes with it in the foreground was no disruption before."""
@@ -58,6 +57,7 @@ class Departure(msgspec.Struct, kw_only=True):
     disruptions: tuple[Disruption, ...]  # of the operator, that were not over
     down_since: dict[str, timedelta]
     """As `lacks`, as it is by now; some may have come back meanwhile, or gone."""
+    az: str = ""  # its zone by the policy that it left, else empty
     ended_at: timedelta | None = None  # when a StatefulSet of its name was whole
 
 
@@ -116,18 +116,10 @@ class Departures:
                 known = {POLICY: {*self._policies}, BUDGET: {*self._rules}}
                 there = known.get(circle.kind)
                 if (lacks or open_) and (there is None or circle.name in there):
-                    self.known.append(
-                        Departure(
-                            circle=circle,
-                            zone=zone,
-                            az=owned[uid].zone if circle.kind == POLICY else "",
-                            at=event.at,
-                            since=self._going_since.get(uid, event.at),
-                            lacks=lacks,
-                            disruptions=tuple(open_),
-                            down_since=dict(lacks),
-                        )
-                    )
+                    since = self._going_since.get(uid, event.at)
+                    left = Departure(circle, zone, event.at, since, lacks, tuple(open_), {**lacks})
+                    left.az = owned[uid].zone if circle.kind == POLICY else ""
+                    self.known.append(left)
 
     def _take_rules(self, commit: Commit) -> None:
         if commit.resource.plural == POLICY:
@@ -208,7 +200,7 @@ NO_TIME: Final = timedelta(0)
 WATCHED: Final = ("pods", "statefulsets")
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True):
+class Act(msgspec.Struct, frozen=True):
     """What the operator did to a zone, or let others do."""
 
     text: str
@@ -250,9 +242,7 @@ class _Departed:
         self._judge.take(event)
         pod, delete = event.ended_pod, self._deletes.get(event.commit.call)
         if pod is not None and delete is not None and pod.owner in departures.world.sets:
-            departures.world.open.append(
-                Disruption(pod=pod, begun=event.at, is_ghost=delete.is_ghost)
-            )
+            departures.world.open.append(Disruption(pod, event.at, delete.is_ghost))
 
     def judge(self, write: Write) -> Iterator[Violation]:
         """Yield what a write breaks, before it is taken."""
@@ -292,27 +282,15 @@ class _Departed:
         ]
         if not reviews or not downscale.removed:
             return
-        act = Act(
-            text=downscale.text,
-            zone=zone.name,
-            az="",
-            actor=reviews[-1].actor,
-            at=downscale.at,
-            known=get_first_requested(self._book, downscale) - self._book.promises.known,
-        )
+        known = get_first_requested(self._book, downscale) - self._book.promises.known
+        act = Act(downscale.text, zone.name, "", reviews[-1].actor, downscale.at, known)
         if zone.group is not None and self._is_settled(zone, act):
             yield from self._judge_act(act, (Circle(GROUP, zone.group),))
 
     def _read_act(self, text: str, zone: Set, disruption: JudgedDisruption) -> Act:
         owned = self._departures.owned.get(zone.uid)
-        return Act(
-            text=text,
-            zone=zone.name,
-            az="" if owned is None else owned.zone,
-            actor=disruption.actor,
-            at=disruption.at,
-            known=disruption.since,
-        )
+        az = "" if owned is None else owned.zone
+        return Act(text, zone.name, az, disruption.actor, disruption.at, disruption.since)
 
     def _is_settled(self, zone: Set, act: Act) -> bool:
         """Return whether it was long known what counts a zone itself."""

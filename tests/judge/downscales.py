@@ -264,7 +264,7 @@ NEVER: Final = timedelta.min
 UNREADABLE: Final = timedelta.max
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True):
     at: timedelta
     time: timedelta
     """When it was scaled down last, on the clock of the world; NEVER where nothing says so."""
@@ -311,8 +311,7 @@ def read_recorded(book: Book) -> Recorded:
             data = child(commit.after or {}, "data")
             for name in {*recorded.entries, *data}:
                 is_of_person = not book.is_operator(commit.actor)
-                entry = Entry(at=commit.at, time=_read_entry(data, name), is_of_person=is_of_person)
-                recorded.add(name, entry)
+                recorded.add(name, Entry(commit.at, _read_entry(data, name), is_of_person))
         return recorded
     for write in book.writes:
         before, now = write.before, write.now
@@ -324,8 +323,7 @@ def read_recorded(book: Book) -> Recorded:
                 isinstance(before, Set) and isinstance(now, Set) and before.replicas != now.replicas
             )
             is_of_person = not book.is_operator(write.commit.actor) and not is_answer
-            entry = Entry(at=write.at, time=time, is_of_person=is_of_person)
-            recorded.add(write.commit.name, entry)
+            recorded.add(write.commit.name, Entry(write.at, time, is_of_person))
     return recorded
 
 
@@ -533,11 +531,8 @@ def _name_lack(
     good = [
         one
         for one in calls
-        if one.method == "POST"
-        and one.acted
-        and 200 <= one.status < 300
-        and one.begun >= since
-        and one.at <= until
+        if one.method == "POST" and one.acted and 200 <= one.status < 300
+        if since <= one.begun and one.at <= until
     ]
     if not good:
         requested = [f"{one.method} -> {one.status}" for one in calls]
@@ -561,13 +556,9 @@ def get_first_requested(book: Book, downscale: Downscale) -> timedelta:
         )
         if is_same and begun - PERSIST_LIMIT <= called.at and called.begun <= begun:
             begun = called.begun
-    forged = [
-        one.at
-        for one in book.faults
-        if one.kind == FORGED and begun - PERSIST_LIMIT <= one.at <= begun
-    ]
     # A forgery that is true counts like any other, and so is what follows it.
-    return min((begun, *forged))
+    forged = (one.at for one in book.faults if one.kind == FORGED)
+    return min((begun, *(at for at in forged if begun - PERSIST_LIMIT <= at <= begun)))
 
 
 def get_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
@@ -596,17 +587,13 @@ def _judge_cancel(book: Book, call: PodCalled, downscales: list[Downscale]) -> I
             yield Violation("SI-12", call.begun, text)
     for review in list_reviews(book, PREPARE_PATH):
         if review.allowed and not review.dry_run and review.at < call.begun:
-            called = book.calls.get(review.call)
-            requested = None if called is None else requested_replicas(called)
             writes = [one for one in book.writes if one.commit.name == review.name]
             states = [one.now for one in writes if one.at <= call.begun]
-            zone = states[-1] if states else None
-            if (
-                called is None
-                or not isinstance(zone, Set)
-                or requested is None
-                or requested >= zone.replicas
-            ):
+            zone, called = states[-1] if states else None, book.calls.get(review.call)
+            if called is None or not isinstance(zone, Set):
+                continue
+            requested = requested_replicas(called)
+            if requested is None or requested >= zone.replicas:
                 continue
             again = [one for one in book.reviews if one.call == review.call and one is not review]
             is_over = any(not one.allowed and review.at <= one.begun <= call.begun for one in again)

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     is_excused: bool = False  # whether only a reservation (SI-17) could have prevented it
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True):
     world: World
     pod: Pod
     owner: Set
@@ -217,16 +217,9 @@ def _judge(
         why = "has no group" if owner else "is no StatefulSet's"
         yield Violation("SI-06", at, f"delete of {pod.name}, which {why}")
         return
-    case = Case(
-        world=world,
-        pod=pod,
-        owner=owner,
-        delete=delete,
-        at=at,
-        promises=promises,
-        # Partitions are whole apart from one another: of evictions then only SI-05 speaks.
-        counts_evictions=promises.is_observed and not any(rule.pattern for rule in rules),
-    )
+    # Partitions are whole apart from one another: of evictions then only SI-05 speaks.
+    counts = promises.is_observed and not any(rule.pattern for rule in rules)
+    case = Case(world, pod, owner, delete, at, promises, counts)
     # What never was up is not disrupted; what a policy drives obeys the policy's own rules.
     is_spared = pod.name in world.unused or policies.drives(pod, since, at)
     spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if is_spared else set()
@@ -318,12 +311,5 @@ CHECKS: Final[dict[str, Callable[[Case], Iterator[Finding]]]] = {
 
 def _disrupt(world: World, pod: Pod, at: timedelta, by: Delete | Eviction | None) -> None:
     if pod.owner in world.sets and pod.name not in world.unused:
-        world.open.append(
-            Disruption(
-                pod=pod,
-                begun=at,
-                is_ghost=isinstance(by, Delete) and by.is_ghost,
-                is_eviction=not isinstance(by, Delete),
-                disturbs=world.serves(pod),
-            )
-        )
+        is_ghost, is_eviction = isinstance(by, Delete) and by.is_ghost, not isinstance(by, Delete)
+        world.open.append(Disruption(pod, at, is_ghost, is_eviction, world.serves(pod)))

@@ -27,7 +27,7 @@ _V = TypeVar("_V")
 OLDEST_SNAPSHOT: Final = timedelta(minutes=6)
 
 
-class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+class Scaling(msgspec.Struct, frozen=True):
     write: Write
     before: Set
     now: Set
@@ -59,10 +59,6 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.sent_at - span, self.sent_at if self.read_at is None else self.read_at)
 
 
-def list_scalings(book: Book) -> list[Scaling]:
-    return list(_list(book))
-
-
 def collect_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
     sets = [(one.at, one.now) for one in book.writes if isinstance(one.now, Set)]
     return _collect(((at, one.replicas) for at, one in sets if one.name == name), span)
@@ -79,22 +75,18 @@ def collect_template_replicas(book: Book, name: str, span: tuple[timedelta, time
     return _collect(counts, span)
 
 
-def _list(book: Book) -> Iterator[Scaling]:
+def list_scalings(book: Book) -> list[Scaling]:
+    found: list[Scaling] = []
     for write in book.writes:
         called = book.calls.get(write.commit.call)
         match write.before, write.now:
             case Set() as before, Set() as now if called and before.replicas != now.replicas:
                 if book.is_operator(write.commit.actor):
                     sent_at = get_sent(book, called)
-                    yield Scaling(
-                        write=write,
-                        before=before,
-                        now=now,
-                        called=called,
-                        desired=read_desired(write.commit.before),
-                        sent_at=sent_at,
-                        read_at=_find_live_read(book, called, sent_at),
-                    )
+                    desired = read_desired(write.commit.before)
+                    read_at = _find_live_read(book, called, sent_at)
+                    found.append(Scaling(write, before, now, called, desired, sent_at, read_at))
+    return found
 
 
 def _find_live_read(book: Book, called: Called, sent_at: timedelta) -> timedelta | None:

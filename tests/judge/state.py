@@ -17,7 +17,7 @@ from tests.judge.objects import Pod, Set
 REMEMBERED: Final = timedelta(minutes=30)
 
 
-class Disruption(msgspec.Struct, kw_only=True):
+class Disruption(msgspec.Struct):
     """From the commit of a delete until a new pod of that name is ready, or it is not wanted.
 
     The delete may be what an eviction has led to.

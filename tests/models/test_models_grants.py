@@ -24,26 +24,25 @@ from tests.models.search import Step, Walk, explore, find_stuck, list_ends
 pytestmark = pytest.mark.thorough
 
 IN_MEMORY = Setup(slots=(2,), wants=((0, 1),), has_records=False)
+SLOW = [pytest.mark.slow, pytest.mark.prove]
 
 SETUPS = [
     pytest.param(ONE_EACH, id="two zones"),
     pytest.param(
-        replace(ONE_EACH, ranks=(0, 1)),
-        id="two zones, either record may be older",
-        marks=[pytest.mark.slow, pytest.mark.prove],
+        replace(ONE_EACH, ranks=(0, 1)), id="two zones, either record may be older", marks=SLOW
     ),
     pytest.param(Setup(wants=((0,), (0,))), id="the same pod"),
     pytest.param(replace(ONE_EACH, zones="aa"), id="one zone, maximum 1"),
     pytest.param(
         Setup(zones="aab", most=2, wants=((0,), (1, 2))),
         id="maximum 2, and another zone",
-        marks=[pytest.mark.slow, pytest.mark.prove],
+        marks=SLOW,
     ),
     pytest.param(replace(ONE_EACH, by_partition=True), id="SI-05 one partition, maximum 1"),
     pytest.param(
         Setup(slots=(2, 1), wants=((0, 1), (1,))),
         id="both zones in one process at once, and another",
-        marks=[pytest.mark.slow, pytest.mark.prove],
+        marks=SLOW,
     ),
     pytest.param(Setup(slots=(2,), wants=((0, 1),)), id="one process"),
     pytest.param(replace(ONE_EACH, rollouts=(0,)), id="FP-21 a rollout that wins, an eviction"),
