@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tests.judge.book import NO_TIME, Book, Write
+from tests.judge.book import NO_TIME, Book, World, Write
 from tests.judge.deletes import Delete, map_deletes
 from tests.judge.objects import Json, Pod, Set
 from tests.judge.policies import (
@@ -26,7 +26,6 @@ from tests.judge.policies import (
     read_policies,
 )
 from tests.judge.promises import Violation
-from tests.judge.state import World
 
 
 class PolicyDisruption(msgspec.Struct, frozen=True):

@@ -17,13 +17,12 @@ from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import DISRUPTION_RECORD
-from tests.judge.book import Book, Track, Write, once
+from tests.judge.book import Book, Track, World, Write, once
 from tests.judge.deletes import Delete, get_span, is_live, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set, annotations, labels, read_time
 from tests.judge.policies import selects
 from tests.judge.promises import Violation
-from tests.judge.state import World
 
 SEVERAL: Final = "several budgets"
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"

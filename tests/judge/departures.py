@@ -18,7 +18,7 @@ from rollout_lab.model.fields import is_terminating
 from rollout_lab.model.history import Commit, Fault
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
-from tests.judge.book import Book, Write
+from tests.judge.book import Book, Disruption, World, Write
 from tests.judge.budgets import Judge, JudgedDisruption, Rule, read_rule
 from tests.judge.deletes import Delete, get_span, map_deletes
 from tests.judge.downscales import (
@@ -31,7 +31,6 @@ from tests.judge.downscales import (
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import Owned, PolicySpec, read_spec, share
 from tests.judge.promises import Violation
-from tests.judge.state import Disruption, World
 
 HELD: Final = timedelta(minutes=10)
 FASTEST: Final = 2  # a clock that is made to run wrongly runs twice as fast, or half as fast

@@ -20,7 +20,7 @@ from rollout_lab.world import EPOCH
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.model.names import LAST_DOWNSCALE, NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.judge.book import FOREVER, NO_TIME, Book, Track, Write, once, requested_replicas
+from tests.judge.book import FOREVER, NO_TIME, Book, Track, World, Write, once, requested_replicas
 from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent
 from tests.judge.objects import (
     Pod,
@@ -32,7 +32,6 @@ from tests.judge.objects import (
     read_desired,
 )
 from tests.judge.promises import Violation
-from tests.judge.state import World
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"

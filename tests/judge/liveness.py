@@ -20,7 +20,7 @@ from rollout_lab.model.history import Called, Commit, PodCalled
 
 from rollout_operator.kube.api import PODS, SECRETS, JsonObject
 from rollout_operator.model.release_plan import CheckClass
-from tests.judge.book import NO_TIME, Book, Write, once
+from tests.judge.book import NO_TIME, Book, World, Write, once, see
 from tests.judge.budgets import EVICTION_PATH, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
 from tests.judge.departures import FASTEST, get_held_until, has_wrong_clock
@@ -30,7 +30,6 @@ from tests.judge.policies import get_longest_pause
 from tests.judge.promises import Violation
 from tests.judge.requests import WRITTEN_WITHIN, list_contests
 from tests.judge.reviews import list_lasting
-from tests.judge.state import World, see
 
 LEAST_POD_TIME: Final = timedelta(seconds=2)  # pods that start at once still need a reconcile
 
@@ -82,16 +81,6 @@ def count_batches(book: Book, at: timedelta) -> int:
         )
         count += -(-left // max(zone.limit, 1))
     return count
-
-
-def count_surplus(book: Book, at: timedelta) -> int:
-    """Return how many pods were there that no set wants.
-
-    The controller of an ordered set ends one after the other, and the operator waits for that.
-    """
-    world = see(book, at)
-    wanted = {name for zone in world.sets.values() for name in zone.pod_names}
-    return sum(pod.owner in world.sets and name not in wanted for name, pod in world.pods.items())
 
 
 def _read_group(book: Book, rest: Rest, group: str) -> None:
@@ -611,7 +600,11 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     """Return how long it may take from `begin` to rest, and which promise says so."""
     pause = get_longest_pause(book)
     bound = (3 * rest.pod_time + pause) * count_batches(book, begin) + LI_01_SLACK
-    bound += rest.end_time * count_surplus(book, begin)
+    # The controller of an ordered set ends one after the other that no set wants.
+    world = see(book, begin)
+    wanted = {name for zone in world.sets.values() for name in zone.pod_names}
+    surplus = [one for name, one in world.pods.items() if name not in wanted]
+    bound += rest.end_time * sum(one.owner in world.sets for one in surplus)
     lag = _lag(book, begin)
     return (bound + lag, "LI-02") if lag else (bound, "LI-01")
 

@@ -17,11 +17,10 @@ from rollout_lab.model.history import Called
 
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
-from tests.judge.book import Book, Track, Write, once
+from tests.judge.book import Book, Track, World, Write, once
 from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
-from tests.judge.state import World
 
 MINUTE: Final = timedelta(minutes=1)
 # What fails for so long is tried twice a minute, with two lists each.

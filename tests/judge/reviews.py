@@ -33,20 +33,16 @@ HELD_BACK: Final = timedelta(seconds=10)
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
-    yield from _list_kept(book)
-    if book.reviews:
-        yield from _list_effects(book)
-        yield from _list_other_answers(book)
-        yield from _list_second_records(book)
-        yield from _list_second_calls(book)
-
-
-def _list_kept(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         called = book.calls.get(write.commit.call)
         if called is not None and called.request.is_dry_run:
             text = f"the dry run of {called.actor} has changed {write.commit.name}"
             yield Violation("SI-15", write.at, text)
+    if book.reviews:
+        yield from _list_effects(book)
+        yield from _list_other_answers(book)
+        yield from _list_second_records(book)
+        yield from _list_second_calls(book)
 
 
 def _list_effects(book: Book) -> Iterator[Violation]:

@@ -16,13 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, NODES, SELF_ACCESS_REVIEWS
-from tests.judge.book import Book, Write
+from tests.judge.book import Book, Disruption, World, Write
 from tests.judge.budgets import Eviction, Judge, Rule
 from tests.judge.deletes import Delete, map_deletes
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import PolicyBook, read_policies
 from tests.judge.promises import LIVE_READ_LASTS, Promises, Violation
-from tests.judge.state import Disruption, World
 
 
 class Finding(NamedTuple):

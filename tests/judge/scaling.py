@@ -14,12 +14,11 @@ from rollout_lab.model.fields import child, children, number
 from rollout_lab.model.history import Called, PodCalled
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import Book, Track, Write
+from tests.judge.book import Book, Track, World, Write
 from tests.judge.deletes import Delete, get_sent, is_live, map_deletes
 from tests.judge.downscales import get_horizon
 from tests.judge.objects import DesiredReplicas, Pod, Set, read_desired
 from tests.judge.promises import Violation
-from tests.judge.state import World
 
 # So long may a cache be behind without proof: upscales and readings of references
 # rest on one. The longest of the faults of events, and some.

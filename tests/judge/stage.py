@@ -19,16 +19,18 @@ from rollout_lab.world import EPOCH
 
 from rollout_operator.kube import api
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
     LAST_DOWNSCALE,
     MIRROR_KIND,
     MIRROR_NAME,
+    InvalidInput,
 )
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.book import Book, read_book
-from tests.judge.budgets import EVICTION_PATH, list_grants
+from tests.judge.budgets import EVICTION_PATH, list_grants, read_rule
 from tests.judge.builder import NAMESPACE, OPERATOR, HistoryBuilder, full, s
 from tests.judge.deletes import get_sent
 from tests.judge.departures import get_held_until
@@ -355,6 +357,21 @@ def _list_at(found: Iterable[Violation]) -> str:
     return ", ".join(_write(one.at) for one in found)
 
 
+def _read_budget(book: Book) -> str:
+    """Return what the newest budget says; the operator reads it alike, in its own words."""
+    found = book.budgets[-1].after or {}
+    rule = read_rule(found)
+    metadata = {"name": "b", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "1"}
+    about = {"apiVersion": "rollout-operator.grafana.com/v1", "kind": api.ZONE_BUDGETS.kind}
+    try:
+        one = parse_budget(msgspec.json.encode({**found, **about, "metadata": metadata}))
+    except InvalidInput:
+        return f"{rule}" if rule else "none"
+    said = (one.max_unavailable, one.percentage or 0, one.delay, one.pattern, one.pattern_group)
+    ours = rule and (rule.maximum, rule.share, rule.delay, rule.pattern, rule.group)
+    return " ".join(map(str, said)) if ours == said else f"{ours}, and the operator reads {said}"
+
+
 LOOKS: Final[Mapping[str, Callable[[Book], str]]] = {
     "sent": lambda book: ", ".join(_write(get_sent(book, one)) for one in book.own_calls),
     "grants": lambda book: ", ".join(
@@ -371,5 +388,6 @@ LOOKS: Final[Mapping[str, Callable[[Book], str]]] = {
     "reads": lambda book: f"{count_allowed_reads(book)}",
     "still": lambda book: _list_at(list_still(book, s(0), s(0))),
     "passed": lambda book: _list_at(list_passed_over(book, s(0))),
+    "rule": _read_budget,
     "evictions": lambda book: ", ".join(one.request.name for one in book.evictions.values()),
 }

@@ -186,11 +186,6 @@ def make_late(state: State, place: int) -> State:
     )
 
 
-def is_at_risk(pod: Pod) -> bool:
-    """Return whether a pod is gone, or may be at any moment."""
-    return not pod.is_up or pod.orphans > 0 or (pod.record is not None and pod.record.permits > 0)
-
-
 def collect_going(state: State, *, but: int) -> frozenset[int]:
     """Return what a list shows as down or on its way out, but for one pod."""
     return frozenset(
@@ -248,7 +243,12 @@ class Grants:
 
     def name_fault(self, state: State) -> str:
         """Return what is wrong: SI-01, SI-03 to SI-05, SI-17."""
-        gone = frozenset(place for place, pod in enumerate(state.pods) if is_at_risk(pod))
+        # A pod that is gone, or may be at any moment.
+        gone = frozenset(
+            place
+            for place, pod in enumerate(state.pods)
+            if not pod.is_up or pod.orphans or (pod.record and pod.record.permits)
+        )
         if not self.exceeds(gone):
             return ""
         return f"{' and '.join(PODS[place] for place in sorted(gone))} may be gone at once"
@@ -277,12 +277,10 @@ class Grants:
             yield Step("cluster", "delete", name), put(state, place, gone)
         # What is left of earlier answers ends first: their records were written before.
         if record is not None and not record.is_old and not pod.orphans:
-            yield Step("time", "age the record on", name), self._age(state, place, record)
-
-    def _age(self, state: State, place: int, record: Record) -> State:
-        permits = record.permits if record.by in self._setup.rollouts else 0
-        old = state.pods[place]._replace(record=record._replace(is_old=True, permits=permits))
-        return make_late(keep(state, place, old), place)
+            permits = record.permits if record.by in self._setup.rollouts else 0
+            old = pod._replace(record=record._replace(is_old=True, permits=permits))
+            aged = make_late(keep(state, place, old), place)
+            yield Step("time", "age the record on", name), aged
 
     # What a process does
 
@@ -398,7 +396,7 @@ class Grants:
             pod = state.pods[place]
             if place == request.pod:
                 is_gone = (
-                    request.is_late and not self._may_be_late(index)
+                    request.is_late and index not in self._setup.rollouts
                 ) or not request.is_current
                 if is_gone and Error.FORGETS_OWN_RECORD not in self._errors:
                     yield Step(NAMES[index], "miss its record on", PODS[place]), _leave(request)
@@ -431,7 +429,7 @@ class Grants:
         name, place = NAMES[index], request.pod
         pod = state.pods[place]
         lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
-        if not request.is_late or lax or self._may_be_late(index):
+        if not request.is_late or lax or index in self._setup.rollouts:
             for times in range(1, self._setup.answers + 1):
                 given = keep(state, place, self._give(pod, index, request, times))
                 yield Step(name, "allow", PODS[place]), put_request(given, index, slot, None)
@@ -440,10 +438,6 @@ class Grants:
                 Step(name, "be too late for", PODS[place]),
                 put_request(state, index, slot, _leave(request)),
             )
-
-    def _may_be_late(self, index: int) -> bool:
-        """Return whether nothing comes of what is answered under a record that was reclaimed."""
-        return index in self._setup.rollouts
 
     def _give(self, pod: Pod, index: int, request: Request, times: int) -> Pod:
         if not request.is_current or pod.record is None:

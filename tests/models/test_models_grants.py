@@ -108,7 +108,6 @@ def is_granted(state: State) -> bool:
 @pytest.mark.parametrize("setup", SETUPS)
 def test_the_budget_holds_and_no_process_is_stuck(setup: Setup) -> None:
     walk = walk_through(setup)
-
     assert walk.fault is None, f"\n{walk.fault}"
     # LI-07: a budget that is not used becomes free again.
     assert (stuck := find_stuck(walk, is_quiet)) is None, f"\n{stuck}"
@@ -135,7 +134,6 @@ def test_what_a_dead_process_leaves_is_released(dead: str) -> None:
 def test_of_requests_at_the_same_time_one_is_granted(setup: Setup) -> None:
     """FP-20: without faults, in whatever order their steps come, whichever has the older record."""
     walk = walk_through(replace(setup, has_faults=False, is_once=True, ranks=(0, 1)))
-
     assert walk.fault is None
     ends = list(list_ends(walk))
     assert ends
@@ -153,7 +151,6 @@ def test_of_requests_at_the_same_time_one_is_granted(setup: Setup) -> None:
 def test_a_second_pod_goes_beside_the_first_where_the_budget_has_room() -> None:
     """The model is not safe for the reason that it never grants twice."""
     walk = walk_through(Setup(zones="aa", most=2, wants=((0,), (1,))))
-
     assert any(
         not first.is_up and not second.is_up for first, second in (s.pods for s in walk.states)
     )
@@ -165,7 +162,6 @@ def test_a_second_pod_goes_beside_the_first_where_the_budget_has_room() -> None:
 @pytest.mark.parametrize(("error", "setup"), UNSAFE)
 def test_a_deliberate_error_is_found(error: Error, setup: Setup) -> None:
     fault = walk_through(setup, error).fault
-
     assert fault is not None
     assert fault.text == "p and q may be gone at once"
     assert fault.trace[-1].verb == "allow"
@@ -183,22 +179,18 @@ def test_records_make_up_for_a_process_that_remembers_nothing() -> None:
 def test_a_second_answer_is_unsafe_where_a_pod_is_back_before_it_takes_effect() -> None:
     """An eviction deletes by name: the assumption that pods are slower than answers is needed."""
     fault = walk_through(replace(ONE_EACH, answers=2)).fault
-
     assert fault is not None
     assert [step.verb for step in fault.trace][3:6] == ["allow", "delete", "replace"]
 
 
 def test_without_an_order_both_may_be_refused() -> None:
     setup = replace(ONE_EACH, has_faults=False, is_once=True)
-
     ends = list(list_ends(walk_through(setup, Error.NONE_WINS)))
-
     assert not all(map(is_granted, ends))
 
 
 def test_without_a_reclaim_a_record_stays_for_ever() -> None:
     stuck = find_stuck(walk_through(ONE_EACH, Error.NEVER_RECLAIMS), is_quiet)
-
     assert stuck is not None
     assert stuck.state.pods[0].record or stuck.state.pods[1].record
 
@@ -231,7 +223,6 @@ UNSAFE_CUTS = [
 def test_a_lease_adds_nothing_to_what_processes_do_that_all_act() -> None:
     """SI-22, FP-18: so all that is proven without a Lease holds when one is lost at any step."""
     walk = walk_elected(Elections(setup=ONE_EACH))
-
     assert walk.fault is None, f"\n{walk.fault}"
     everything = explore(Grants(ONE_EACH).model)
     assert {state.base for state in walk.states} <= {*everything.states}
@@ -250,7 +241,6 @@ def test_no_short_cut_is_safe_with_what_may_happen(
     elections: Elections, gap: Gap | None, text: str
 ) -> None:
     fault = walk_elected(elections, *([] if gap is None else [gap])).fault
-
     assert fault is not None
     assert fault.text == text
     verbs = [step.verb for step in fault.trace]
@@ -265,7 +255,6 @@ def test_every_gap_is_tried() -> None:
 def test_the_list_knows_what_failed_before_the_record() -> None:
     """SI-02: the same accidents, without a short cut; the model is not unsafe in any case."""
     one = Setup(slots=(1,), wants=((0,),))
-
     assert walk_elected(Elections(setup=one, has_accidents=True)).fault is None
     # In order and complete, a cache that shows the record is as good as the list.
     assert walk_elected(replace(BY_RECORD, setup=one, has_accidents=True)).fault is None
@@ -317,7 +306,6 @@ def test_every_step_is_somebodys() -> None:
     seen: frozenset[str] = frozenset()
     for setup in (ONE_EACH, IN_MEMORY):
         seen |= walk_through(setup).verbs
-
     assert seen == FUNCTIONS.keys() | OTHERS.keys()
     assert not FUNCTIONS.keys() & OTHERS.keys()
 
@@ -325,5 +313,4 @@ def test_every_step_is_somebodys() -> None:
 @pytest.mark.parametrize("name", sorted({name for names in FUNCTIONS.values() for name in names}))
 def test_the_function_exists(name: str) -> None:
     module, _, path = name.partition(":")
-
     assert callable(reduce(getattr, path.split("."), importlib.import_module(module)))
