@@ -1,7 +1,7 @@
 """The shipped kinds, installed into a control plane once for all tests that need one."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
@@ -31,6 +31,29 @@ async def install_kinds(api: Api, folder: Path = FOLDER) -> None:
             if error.status != _EXISTS:
                 raise
         await wait_served(api, crd)
+
+
+def definition(
+    group: str, kind: str, plural: str, versions: Sequence[str], schema: Json, scope: str
+) -> Json:
+    """Return a CustomResourceDefinition with a status, stored as the first of its versions."""
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    served = [
+        {
+            "name": version,
+            "served": True,
+            "storage": version == versions[0],
+            "schema": {"openAPIV3Schema": {"type": "object", **schema}},
+            "subresources": {"status": {}},
+        }
+        for version in versions
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": served},
+    }
 
 
 async def wait_served(api: Api, crd: Json) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tests.world.api import Api, ApiError, Json, Resource
-from tests.world.budgets import CRDS, POLL, SERVED_LIMIT, wait_served
+from tests.world.budgets import CRDS, POLL, SERVED_LIMIT, definition, wait_served
 
 IMAGES: Final = "image.toolkit.fluxcd.io"
 IMAGE_POLICIES: Final = Resource(f"{IMAGES}/v1", "imagepolicies")
@@ -45,35 +45,8 @@ def render_kind(kind: str, *, without: str = "") -> Json:
     """Return the definition of a kind, perhaps without one of its versions."""
     plural, group, versions, fields = _KINDS[kind]
     served = [one for one in versions if one != without] or [*versions]
-    schema = {
-        "type": "object",
-        "properties": {"spec": {**_OPEN, "properties": fields}, "status": _OPEN},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "singular": kind.lower(),
-            },
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": version == served[0],
-                    "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
-                }
-                for version in served
-            ],
-        },
-    }
+    schema = {"properties": {"spec": {**_OPEN, "properties": fields}, "status": _OPEN}}
+    return definition(group, kind, plural, served, schema, "Namespaced")
 
 
 def render_fetched(revision: str, generation: int, now: str) -> Json:

@@ -6,6 +6,7 @@ from typing import Final
 import yaml
 
 from tests.world.api import Json
+from tests.world.budgets import definition
 
 GROUP: Final = "kuberik.com"
 SCHEMAS: Final[dict[str, Json]] = yaml.safe_load(
@@ -18,28 +19,8 @@ def render_kinds() -> list[Json]:
 
 
 def _render(kind: str, schema: Json) -> Json:
-    plural = f"{kind.lower()}s"
-    meta: Json = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-    }
-    version: Json = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {**schema, "properties": {**meta, **schema["properties"]}}},
-    }
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster" if kind.startswith("Cluster") else "Namespaced",
-            "names": names,
-            "versions": [version],
-        },
-    }
+    text = {"type": "string"}
+    meta = {"apiVersion": text, "kind": text, "metadata": {"type": "object"}}
+    whole = {**schema, "properties": {**meta, **schema["properties"]}}
+    scope = "Cluster" if kind.startswith("Cluster") else "Namespaced"
+    return definition(GROUP, kind, f"{kind.lower()}s", ["v1alpha1"], whole, scope)
