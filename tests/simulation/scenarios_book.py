@@ -22,7 +22,6 @@ from tests.simulation.scenarios_departures import (
     relabel,
 )
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_room import unplaced
 
 Maker = Callable[[Size], Scenario]
 
@@ -102,7 +101,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9-two": (drains.drained_by_partition_and_two, FULL),
     "s10": (rollouts.recreated, FULL),
     "s11": (rollouts.crowded, SMALL),
-    "s12": (unplaced, Size(3, 2)),
+    "s12": (scaling.unplaced, Size(3, 2)),
     "s13": (rollouts.crowded_under_budgets, SMALL),
     "s14": (sets.returned, FULL),
     "s14-watched": (watch(sets.returned), FULL),
@@ -140,7 +139,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s8-small": (drains.drained, SMALL),
     "s9-small": (drains.drained_by_partition, SMALL),
     "both-small": (downscales.rolled_and_downscaled, SMALL),
-    "s12-small": (unplaced, SMALL),
+    "s12-small": (scaling.unplaced, SMALL),
     "s14-small": (sets.returned, SMALL),
     "p1-small": (policies.sampled, SMALL),
 }
