@@ -73,23 +73,20 @@ def stream(make: Maker) -> Maker:
     return make_streamed
 
 
+_WIDE: Final = Size(3, 2)
 _relabel_for_policy: Final = partial(relabel, key=next(iter(policies.LABELS)))
-_left_drains: Final = leave(drains.drained, deselect_by_budget)
-_left_policies: Final = leave(policies.sampled, _relabel_for_policy, deselect_by_policy)
-_left_both: Final = leave(downscales.rolled_and_downscaled)
-
-MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
+_OF_THEIR_SIZE: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s1": (rollouts.plain, FULL),
     "s2": (rollouts.rolled_back, FULL),
     "s3": (rollouts.two_at_a_time, Size(3, 5)),
     "s4": (rollouts.crashing, FULL),
-    "s5": (scaling.followed, Size(3, 2)),
-    "s5-tracked": (track(scaling.followed), Size(3, 2)),
-    "s5-contested": (scaling.contested, Size(3, 2)),
-    "s5-edited": (scaling.edited, Size(3, 2)),
+    "s5": (scaling.followed, _WIDE),
+    "s5-tracked": (track(scaling.followed), _WIDE),
+    "s5-contested": (scaling.contested, _WIDE),
+    "s5-edited": (scaling.edited, _WIDE),
     "s5-slow": (scaling.slowed, SMALL),
-    "s5-edited-tracked": (track(partial(scaling.edited, is_tracked=True)), Size(3, 2)),
-    "s6": (scaling.mirrored, Size(3, 2)),
+    "s5-edited-tracked": (track(partial(scaling.edited, is_tracked=True)), _WIDE),
+    "s6": (scaling.mirrored, _WIDE),
     "s7": (downscales.downscaled, FULL),
     "s7-tracked": (track(downscales.downscaled), FULL),
     "s7-wide": (downscales.widened, Size(2, 4)),
@@ -101,47 +98,36 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9-two": (drains.drained_by_partition_and_two, FULL),
     "s10": (rollouts.recreated, FULL),
     "s11": (rollouts.crowded, SMALL),
-    "s12": (scaling.unplaced, Size(3, 2)),
+    "s12": (scaling.unplaced, _WIDE),
     "s13": (rollouts.crowded_under_budgets, SMALL),
     "s14": (sets.returned, FULL),
     "s14-watched": (watch(sets.returned), FULL),
     "walk": (sets.walked, FULL),
-    "both": (downscales.rolled_and_downscaled, Size(3, 2)),
+    "both": (downscales.rolled_and_downscaled, _WIDE),
     "s1-left": (leave(rollouts.plain), FULL),
     "s7-left": (leave(downscales.downscaled), FULL),
-    "s8-left": (_left_drains, FULL),
+    "s8-left": (leave(drains.drained, deselect_by_budget), FULL),
     "s9-left": (leave(drains.drained_by_partition, deselect_by_budget), FULL),
-    "both-left": (_left_both, Size(3, 2)),
-    "p1-left": (_left_policies, FULL),
-    "s1-left-elected": (elect(leave(rollouts.plain)), FULL),
-    "s8-left-elected": (elect(_left_drains), FULL),
-    "both-left-elected": (elect(_left_both), Size(3, 2)),
-    "p1-left-elected": (elect(_left_policies), FULL),
-    "s1-elected": (elect(rollouts.plain), FULL),
-    "s5-elected": (elect(scaling.followed), Size(3, 2)),
-    "s7-elected": (elect(downscales.downscaled), FULL),
-    "s8-elected": (elect(drains.drained), FULL),
+    "both-left": (leave(downscales.rolled_and_downscaled), _WIDE),
+    "p1-left": (leave(policies.sampled, _relabel_for_policy, deselect_by_policy), FULL),
     "p1": (policies.sampled, FULL),
     "p2": (policies.grouped, FULL),
     "p3": (policies.changed, FULL),
-    "p1-elected": (elect(policies.sampled), FULL),
-    "p3-elected": (elect(policies.changed), FULL),
     "r1": (releases.released, Size(3, 1)),
     "r2": (releases.reconsidered, Size(3, 1)),
     "r3": (releases.frozen, Size(2, 1)),
+}
+_ELECTED: Final = ["s1", "s5", "s7", "s8", "p1", "p3", "s1-left", "s8-left", "both-left", "p1-left"]
+_SMALL: Final = ["s1", "s2", "s5", "s6", "s7", "s8", "s9", "both", "s12", "s14", "p1"]
+MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
+    **_OF_THEIR_SIZE,
+    **{
+        f"{one}-elected": (elect(_OF_THEIR_SIZE[one][0]), _OF_THEIR_SIZE[one][1])
+        for one in _ELECTED
+    },
+    **{f"{one}-small": (_OF_THEIR_SIZE[one][0], SMALL) for one in _SMALL},
     "r1-elected": (elect(releases.released), Size(2, 1)),
     "r1-small": (releases.released, Size(2, 1)),
-    "s1-small": (rollouts.plain, SMALL),
-    "s2-small": (rollouts.rolled_back, SMALL),
-    "s5-small": (scaling.followed, SMALL),
-    "s6-small": (scaling.mirrored, SMALL),
-    "s7-small": (downscales.downscaled, SMALL),
-    "s8-small": (drains.drained, SMALL),
-    "s9-small": (drains.drained_by_partition, SMALL),
-    "both-small": (downscales.rolled_and_downscaled, SMALL),
-    "s12-small": (scaling.unplaced, SMALL),
-    "s14-small": (sets.returned, SMALL),
-    "p1-small": (policies.sampled, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 
