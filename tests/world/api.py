@@ -111,7 +111,10 @@ class Relisted(Event, frozen=True, kw_only=True):
 
 
 class Api:
-    """Calls with one identity. Use as `async with Api(...) as api`."""
+    """Calls with one identity. Use as `async with Api(...) as api`.
+
+    What the server refuses raises ApiError, but for `exchange`; all may raise aiohttp.ClientError.
+    """
 
     def __init__(self, url: str, token: str, context: ssl.SSLContext) -> None:
         self.url = url
@@ -140,36 +143,17 @@ class Api:
             raise RuntimeError("use `async with Api(...)`")
         return self._session
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: object = None,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-        limit: timedelta = CALL_LIMIT,
-    ) -> Json:
-        """Send one request and return the decoded answer. Raises ApiError, aiohttp.ClientError."""
-        response = self._send(method, path, body=body, query=query, kind=content_type, limit=limit)
-        async with response as came:
+    async def call(self, method: str, path: str, **how: Any) -> Json:
+        """Send one request and return the decoded answer; `how` as `_send` takes it."""
+        async with self._send(method, path, **how) as came:
             content = await came.read()
             if came.status >= 400:
                 raise _error(came.status, content)
             return _decode(content)
 
-    async def exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: object = None,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> Answer:
-        """Send one request and return what came back, also refusals. Raises aiohttp.ClientError."""
-        response = self._send(method, path, body=body, query=query, kind=content_type)
-        async with response as came:
+    async def exchange(self, method: str, path: str, **how: Any) -> Answer:
+        """Send one request and return what came back, also refusals."""
+        async with self._send(method, path, **how) as came:
             content = await came.read()
             texts = [read_warning(text) for text in came.headers.getall("Warning", [])]
             return Answer(status=came.status, body=_status_or(content), warnings=tuple(texts))
@@ -179,9 +163,9 @@ class Api:
         method: str,
         path: str,
         *,
-        body: object,
-        query: Mapping[str, str] | None,
-        kind: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
         limit: timedelta = CALL_LIMIT,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self.session.request(
@@ -189,24 +173,22 @@ class Api:
             path,
             params=query,
             data=None if body is None else msgspec.json.encode(body),
-            headers={} if body is None else {"Content-Type": kind},
+            headers={} if body is None else {"Content-Type": content_type},
             timeout=aiohttp.ClientTimeout(total=limit.total_seconds()),
         )
 
     async def get(
         self, resource: Resource, namespace: str, name: str, subresource: str = ""
     ) -> Json:
-        """Return one object. Raises ApiError."""
         return await self.call("GET", resource.path(namespace, name, subresource))
 
     async def list(
         self, resource: Resource, namespace: str = "", *, query: Mapping[str, str] | None = None
     ) -> Json:
-        """Return the whole list object, `items` and `metadata`. Raises ApiError."""
+        """Return the whole list object, `items` and `metadata`."""
         return await self.call("GET", resource.path(namespace), query=query)
 
     async def items(self, resource: Resource, namespace: str = "", labels: str = "") -> Items:
-        """Return the objects of a list. Raises ApiError."""
         listed = await self.list(resource, namespace, query={"labelSelector": labels})
         found: Items = listed["items"]
         return found
@@ -219,7 +201,7 @@ class Api:
         name: str = "",
         subresource: str = "",
     ) -> Json:
-        """Create an object, or post to a subresource of `name`. Raises ApiError."""
+        """Create an object, or post to a subresource of `name`."""
         return await self.call("POST", resource.path(namespace, name, subresource), body=body)
 
     async def replace(
@@ -230,7 +212,6 @@ class Api:
         body: Mapping[str, object],
         subresource: str = "",
     ) -> Json:
-        """Put an object in place of the old. Raises ApiError."""
         return await self.call("PUT", resource.path(namespace, name, subresource), body=body)
 
     async def patch(
@@ -243,7 +224,7 @@ class Api:
         subresource: str = "",
         kind: str = "merge",
     ) -> Json:
-        """Patch an object; `kind` is merge, strategic, json or apply. Raises ApiError."""
+        """Patch an object; `kind` is merge, strategic, json or apply."""
         query = {"fieldManager": "test-world", "force": "true"} if kind == "apply" else None
         return await self.call(
             "PATCH",
@@ -264,7 +245,7 @@ class Api:
         version: str = "",
         propagation: str = "",
     ) -> Json:
-        """Delete an object, or with no name the whole collection. Raises ApiError."""
+        """Delete an object, or with no name the whole collection."""
         preconditions = {
             key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value
         }

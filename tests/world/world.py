@@ -93,21 +93,18 @@ class World:
     # Objects of the namespace
 
     async def get(self, resource: Resource, name: str) -> Json:
-        """Return one object. Raises ApiError."""
         return await self.api.get(resource, self.namespace, name)
 
     async def post(self, resource: Resource, body: Json) -> Json:
-        """Create an object. Raises ApiError."""
         return await self.api.create(resource, self.namespace, body)
 
     async def patch(
         self, resource: Resource, name: str, patch: object, *, kind: str = "merge"
     ) -> Json:
-        """Patch an object; `kind` is merge, strategic, json or apply. Raises ApiError."""
+        """Patch an object; `kind` is merge, strategic, json or apply."""
         return await self.api.patch(resource, self.namespace, name, patch, kind=kind)
 
     async def delete(self, resource: Resource, name: str, *, propagation: str = "") -> None:
-        """Delete an object. Raises ApiError."""
         await self.api.delete(resource, self.namespace, name, propagation=propagation)
 
     async def set_image(self, names: Iterable[str], image: str) -> None:
