@@ -48,8 +48,8 @@ from rollout_operator.model.units import (
     format_next_second,
     parse_prometheus_duration,
 )
-from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
-from tests.planning.tables import LEFT_FOR, change_pods, read_arguments
+from tests.builders import NOW, group, sts_uid, with_pods, zone
+from tests.planning.tables import LEFT_FOR, read_group
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -170,17 +170,17 @@ def read_snapshot(text: str) -> ScalingSnapshot:
     Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted,
     `left` one that left the group while it was short, `elsewhere` is of another group. After it
     annotations by their short names, and fields of the set. Below the zones stand, each for itself,
-    `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`, `unreadable zone-x`,
-    `scale lasting why it is none`, `times why they are unknown`, `tracker`, `later 20s`,
-    `late_calls 10s`; of pods `pod b-4 phase=Pending`, `twin b-4`, `lost b-4`, and what is known of
-    calls to them: `says b-4 70m called=20s`, `failed b-4 why it gave no time`, `stay b-0 b-1`,
-    `tried b-1 1m tries=1`, `unanswered b-4 2s`.
+    `written b 4`, `seen c 1h`, `scale lasting why it is none`, `times why they are unknown`,
+    `tracker`, `later 20s`, `late_calls 10s`; and what is known of calls to pods: `says b-4 70m
+    called=20s`, `failed b-4 why it gave no time`, `stay b-0 b-1`, `tried b-1 1m tries=1`,
+    `unanswered b-4 2s`. What else is of pods and of the group is as in `read_group`.
     """
     zones: list[Zone] = []
     departed: list[Zone] = []
     elsewhere: list[Zone] = []
+    rest: list[str] = []
     calls: dict[Uid, PodCalls] = {}
-    more: dict[str, Any] = {key: {} for key in ("written", "seen", "deletions")}
+    more: dict[str, Any] = {"written": {}, "seen": {}}
     changes: dict[str, Any] = {}
 
     def call(pod: str, **known: object) -> None:
@@ -197,18 +197,8 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 more["scale"] = counts
             case ["written", letter, count]:
                 more["written"][letter] = int(count)
-            case ["downscale", letter, before, after]:
-                more["downscale"] = Underway(
-                    zone=f"zone-{letter}", replicas_from=int(before), replicas_to=int(after)
-                )
-            case ["stale", seconds]:
-                more["snapshot_age"] = int(seconds) * SECOND
             case ["seen", letter, ago]:
                 more["seen"][letter] = _read_span(ago)
-            case ["accepted" | "unknown" as kind, pod]:
-                more["deletions"][f"zone-{pod}"] = Deletion(kind)
-            case ["unreadable", name]:
-                more["unreadable"] = (unreadable("StatefulSet", name),)
             case ["times", *why]:
                 changes["times_problem"] = " ".join(why)
             case ["tracker"]:
@@ -230,26 +220,8 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 call(pod, tried_at=NOW - _read_span(ago), tries=int(given.get("tries", 0)))
             case ["unanswered", pod, ago]:
                 call(pod, unanswered_at=NOW - _read_span(ago))
-            case ["pod", *pods]:
-                names = [f"zone-{pod}" for pod in pods]
-                _, fields = read_arguments(statement)
-                zones = [change_pods(one, names, fields) for one in zones]
-            case ["twin", pod]:
-                twins = [one for zone in zones for one in zone.pods if one.name == f"zone-{pod}"]
-                zones = [
-                    structs.replace(one, pods=(*one.pods, replace(twins[0], uid=Uid("uid-twin"))))
-                    if one.sts.name[-1] == pod[0]
-                    else one
-                    for one in zones
-                ]
-            case ["lost", pod]:
-                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not given else None)
-                zones = [
-                    structs.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
-                    if one.sts.name[-1] == pod[0]
-                    else one
-                    for one in zones
-                ]
+            case [word, *_] if word in _OF_GROUP:
+                rest.append(statement)
             case [*kinds, letter, replicas]:
                 zone = _read_zone(kinds, letter, int(replicas), given)
                 place = (
@@ -258,13 +230,18 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 place.append(zone)
             case _:
                 raise ValueError(statement)
-    scaling = snapshot(*zones, **more)
+    found = read_group("; ".join(rest), *zones)
+    scaling = snapshot(*found.zones, **more)
     left = tuple(structs.replace(one, counts_for=LEFT_FOR) for one in departed)
-    whole = structs.replace(scaling.group, departed=left, now=changes.pop("now", NOW))
+    whole = structs.replace(found, departed=left, now=changes.pop("now", NOW))
     others = tuple(one.sts for one in elsewhere)
     return structs.replace(scaling, group=whole, pod_calls=calls, elsewhere=others, **changes)
 
 
+# What `read_group` reads.
+_OF_GROUP: Final = {
+    "accepted", "downscale", "lost", "pod", "stale", "twin", "unknown", "unreadable",
+}  # fmt: skip
 _SET_FIELDS: Final = {
     "generation", "observed_generation", "replicas", "status_replicas", "ready_replicas",
     "first_ordinal", "current_revision", "update_revision", "min_ready_seconds",

@@ -126,7 +126,7 @@ def read_group(text: str, *given: Zone) -> Group:
             case "twin":
                 zones = [_add_twins(one, plain, named) for one in zones]
             case "lost":
-                zones = [_lose_pods(one, plain, str(named.get("owner", ""))) for one in zones]
+                zones = [_lose_pods(one, plain, **named) for one in zones]  # type: ignore[arg-type]  # by the table
             case "pending":
                 zones = [_unschedule(one, plain, named) for one in zones]
             case "starting":
@@ -222,10 +222,8 @@ def _scale_down(base: Zone) -> Zone:
     return replace(base, sts=msgspec.structs.replace(base.sts, annotations=annotations))
 
 
-def _lose_pods(base: Zone, names: list[str], owner: str) -> Zone:
-    lost = [
-        unreadable("Pod", name, owner=owner or base.sts.name[-1])
-        for name in names
-        if name.startswith(base.sts.name)
-    ]
+def _lose_pods(base: Zone, names: list[str], owner: str | None = "") -> Zone:
+    """Return the zone with pods that cannot be read, which have no `owner` where that is none."""
+    own = base.sts.name[-1] if owner == "" else owner
+    lost = [unreadable("Pod", name, owner=own) for name in names if name.startswith(base.sts.name)]
     return replace(base, unreadable_pods=(*base.unreadable_pods, *lost))

@@ -81,7 +81,7 @@ PERMISSIONS: Final = (Path(__file__).parent / "permission.txt").read_text("utf-8
 GUARDED: Final = [
     line.partition(" | ")[0]
     for line in PERMISSIONS
-    if "; guarded b" in line and "; downscale b" not in line
+    if "; guarded b" in line and "; downscale zone-b" not in line
 ]
 
 
