@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from rollout_operator.model.names import (
     LAST_DOWNSCALE,
@@ -86,6 +86,19 @@ class ClientStage(stories.Steps):
 
     async def do_end(self, name: str) -> str | None:
         return await self.begun[name]
+
+    async def flood(self, reviews: Iterable[Coroutine[Any, Any, Verdict | str]]) -> None:
+        """Have reviews begin, all at once; `landed` waits for them."""
+        self.flooding = [asyncio.create_task(one) for one in reviews]
+        await asyncio.sleep(0.001)
+
+    async def do_landed(self, call: str = "") -> str:
+        """Show what came of a flood, without times, and how many such calls there were."""
+        found = await asyncio.gather(*self.flooding)
+        said = [one if isinstance(one, str) else digest(one) for one in found]
+        counts = Counter(one.partition(" after ")[0] for one in said)
+        words = ", ".join(f"{word} x{n}" for word, n in sorted(counts.items()))
+        return f"{words}; {sum(call in one for one in self.client.calls)} calls"
 
     async def do_cancel(self, name: str) -> None:
         self.begun[name].cancel()

@@ -248,14 +248,6 @@ class RolloutStage(BudgetStage):
         await self.do_pod("new", *(f"{letter}-{ordinal}" for ordinal in range(self.pods)))
         await self.do_see()
 
-    async def do_gone(self, *pods: str) -> None:
-        for pod in pods:
-            del self.client.objects["pods", name_of(pod)]
-
-    async def do_going(self, *pods: str) -> None:
-        for pod in pods:
-            self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
-
     async def do_edit(self, name: str, patch: str) -> None:
         """Have a pod or a StatefulSet be merged with this."""
         plural = "pods" if "-" in name else "statefulsets"

@@ -7,7 +7,6 @@ zone, or partition, has how many pods down, and when it took time; `by=y` is tha
 import asyncio
 import json
 import re
-from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -316,14 +315,7 @@ class BudgetStage(ClientStage):
     async def do_flood(self, number: str, *words: str) -> None:
         """Send evictions of so many pods that are none, or of one."""
         names = [word.replace("#", f"{at}") for at in range(int(number)) for word in words]
-        self.flood = [asyncio.create_task(self.do_evict("a-0", name)) for name in names]
-        await asyncio.sleep(0.001)
-
-    async def do_landed(self) -> str:
-        """Show what came of them, and how many calls there were."""
-        found = [one.partition(" after ")[0] for one in await asyncio.gather(*self.flood)]
-        said = ", ".join(f"{word} x{n}" for word, n in sorted(Counter(found).items()))
-        return f"{said}; {len(self.client.calls)} calls"
+        await self.flood(self.do_evict("a-0", name) for name in names)
 
     async def do_roll(self, pod: str, *words: str) -> str:
         """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""
@@ -418,16 +410,18 @@ class BudgetStage(ClientStage):
             zone, _, ordinal = name_of(pod).rpartition("-")
             self.client.put("pods", pod_json(zone, int(ordinal), ready=False))
 
-    async def do_going(self, pod: str) -> None:
-        self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
+    async def do_going(self, *pods: str) -> None:
+        for pod in pods:
+            self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
 
     async def do_new(self, *pods: str) -> None:
         """Have pods be replaced by others of their names."""
         for pod in pods:
             self.world.change(pod, uid=f"new-{pod}", annotations={})
 
-    async def do_gone(self, pod: str) -> None:
-        del self.client.objects["pods", name_of(pod)]
+    async def do_gone(self, *pods: str) -> None:
+        for pod in pods:
+            del self.client.objects["pods", name_of(pod)]
 
     async def do_change(self, pod: str, *changes: str) -> None:
         """Have a pod be of a new version: `phase=Failed`, `owner=none`, `part=ingester` a label."""

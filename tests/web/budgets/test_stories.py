@@ -15,13 +15,7 @@ STAGES = {"status": StatusStage, "validation": ValidationStage}
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+@in_virtual_time
+async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     stage = STAGES.get(story.path.stem, BudgetStage)
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await stage(lines).play(story.commands))
-
-    run()
-    story.check(found, golden)
+    story.check(await stage(lines).play(story.commands), golden)

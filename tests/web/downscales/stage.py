@@ -271,14 +271,7 @@ class DownscaleStage(ClientStage):
         reviews = [true if "a" in how else _make_up(true, at, how) for at in range(int(number))]
         until = self.world.clock.elapsed() + LIMIT
         hook = self.world.memory.hook
-        self.flood = [asyncio.create_task(hook.review(one, until)) for one in reviews]
-        await asyncio.sleep(0.001)
-
-    async def do_landed(self, call: str = "made-up") -> str:
-        """Show what came of them, and how many calls they cost."""
-        counts = Counter([digest(one) for one in await asyncio.gather(*self.flood)]).items()
-        said = ", ".join(f"{word} x{n}" for word, n in sorted(counts))
-        return f"{said}; {sum(call in one for one in self.client.calls)} calls"
+        await self.flood(hook.review(one, until) for one in reviews)
 
     async def do_create(self, letter: str) -> None:
         """Create a zone in no group, with its pods."""

@@ -14,13 +14,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+@in_virtual_time
+async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     stage = LabelStage if story.path.stem == "labels" else DownscaleStage
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await stage(lines).play(story.commands))
-
-    run()
-    story.check(found, golden)
+    story.check(await stage(lines).play(story.commands), golden)

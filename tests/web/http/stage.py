@@ -21,7 +21,7 @@ from rollout_operator.model.scaling import Review
 from rollout_operator.web.connection import ConnectionLimits
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import MAX_BODY, MAX_ON_LOOP, ServerOptions
-from tests.model.review_trees import review_tree, set_tree
+from tests.model.review_trees import review_tree
 from tests.stories import Steps
 from tests.web.webhook_world import (
     ALLOWED,
@@ -298,9 +298,6 @@ def make_request(words: Sequence[str]) -> bytes:
         request["dryRun"] = True
     if "gone" in how:
         request["object"] = None
-    if "notes" in how:
-        notes = {f"key-{number}": "x" * 1000 for number in range(int(how["notes"]))}
-        request["object"] = set_tree(2, annotations=notes)
     version = how.get("version", "v1")
     body = json.dumps(review_tree(f"admission.k8s.io/{version}", **request)).encode()
     body = how["body"].encode() if "body" in how else body
