@@ -1,5 +1,6 @@
 """The webhook server on real sockets: texts of commands beside this file."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,29 @@ from tests.web.http.stage import WireStage
 from tests.web.webhook_world import WebhookWorld, body_of, post
 
 HERE = Path(__file__).parent
-STORIES = read_stories(*(HERE / f"{name}.txt" for name in ("bodies", "listener", "webhooks")))
+STORIES = read_stories(HERE / "bodies.txt", HERE / "webhooks.txt")
+CONNECTIONS = read_stories(HERE / "listener.txt")
 
 
-@pytest.mark.parametrize("story", STORIES)
-async def test_story(
-    story: Story, golden: Golden, lines: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    story.check(await WireStage(lines).play(story.commands), golden)
+@pytest.fixture
+def stage(lines: list[str], caplog: pytest.LogCaptureFixture) -> Iterator[WireStage]:
+    """Yield a server, and see that no stack trace was logged beside our own lines."""
+    yield WireStage(lines)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@pytest.mark.parametrize("story", [one for one in STORIES if "uvloop" in str(one.id)])
+@pytest.mark.parametrize("story", STORIES)
+async def test_story(story: Story, golden: Golden, stage: WireStage) -> None:
+    story.check(await stage.play(story.commands), golden)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("story", CONNECTIONS)
+async def test_story_of_connections(story: Story, golden: Golden, stage: WireStage) -> None:
+    story.check(await stage.play(story.commands), golden)
+
+
+@pytest.mark.parametrize("story", [one for one in CONNECTIONS if "uvloop" in str(one.id)])
 def test_story_on_the_loop_of_production(story: Story, golden: Golden) -> None:
     story.check(uvloop.run(WireStage([]).play(story.commands)), golden)
 
