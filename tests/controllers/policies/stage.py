@@ -15,7 +15,6 @@ import msgspec
 import yaml
 from rollout_lab.model.fields import is_terminating, name_of
 from rollout_lab.model.history import Called, Commit
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.network.faults import (
     EVENT_OUTCOME,
     OUTCOME,
@@ -30,20 +29,12 @@ from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
 
 from rollout_operator.controllers.policies import WRITE_PAUSE
-from rollout_operator.kube.api import (
-    MULTI_AZ_ROLLOUTS,
-    NODES,
-    PODS,
-    STATEFULSETS,
-    ZONE_BUDGETS,
-    JsonObject,
-)
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.names import PAUSED, TOPOLOGY_KEYS
 from rollout_operator.planning.policy_status import is_urgent
 from tests.controllers.policies.world import ON, PolicyWorld
 from tests.model.cases import lengthen
-from tests.simulation.drainers import zone_budget
 from tests.stories import Steps
 
 SERIES: Final = "rollout_operator_multiaz_"
@@ -161,16 +152,10 @@ class PolicyStage(Steps):
         """Create a node, put it into another zone, or delete it."""
         name = f"node-{letter}"
         if zone == "gone":
-            await self.sandbox.call(ApiRequest(verb="delete", resource=NODES, name=name))
+            await self.world.delete(NODES, name)
         elif zone.startswith("to="):
-            body: JsonObject = {
-                "metadata": {"labels": {TOPOLOGY_KEYS[0]: zone.removeprefix("to=")}}
-            }
-            await self.sandbox.call(
-                ApiRequest(
-                    verb="patch", resource=NODES, name=name, content_type=MERGE_PATCH, body=body
-                )
-            )
+            labels = {TOPOLOGY_KEYS[0]: zone.removeprefix("to=")}
+            await self.world.patch(NODES, name, {"metadata": {"labels": labels}})
         else:
             await self.world.create_node(name, zone)
 
@@ -180,11 +165,12 @@ class PolicyStage(Steps):
 
     async def do_edit(self, name: str, *words: str) -> None:
         name, words = (name, words) if "=" not in name else ("db", (name, *words))
-        await self.world.patch_policy({"spec": _read_spec(words)}, name)
+        await self.world.patch(MULTI_AZ_ROLLOUTS, name, {"spec": _read_spec(words)})
 
     async def do_remove(self, name: str) -> None:
-        await (self.world.delete_set(f"db-{name}") if len(name) == 1 else
-               self.world.delete_policy(name))  # fmt: skip
+        is_set = len(name) == 1
+        resource, name = (STATEFULSETS, f"db-{name}") if is_set else (MULTI_AZ_ROLLOUTS, name)
+        await self.world.delete(resource, name)
 
     async def do_tamper(self, *words: str) -> str:
         """Write the status by hand in two pauses of a rollout."""
@@ -195,13 +181,14 @@ class PolicyStage(Steps):
             await self.world.sleep(60)
             await self.world.edit_status(by_hand)
             await self.world.sleep(110)
-        status = (await self.world.get())["status"]
+        status = (await self.world.get(MULTI_AZ_ROLLOUTS, "db"))["status"]
         await self.world.sleep(1000)
         return f"{status['phase']} {status['readyPods']}/{status['totalPods']}"
 
     async def do_budget(self, *words: str) -> None:
         labels = _read(words)
-        await self.world.create(ZONE_BUDGETS, zone_budget("storage", labels, maxUnavailable=1))
+        spec = {"selector": {"matchLabels": labels}, "maxUnavailable": 1}
+        await self.world.create(ZONE_BUDGETS, "storage", spec)
 
     async def do_roll(self, letters: str, image: str = "v2") -> None:
         await self.world.roll_out(image, letters)
@@ -219,7 +206,7 @@ class PolicyStage(Steps):
         if kind != "?":
             strategy = {"type": kind, "rollingUpdate": None}
             await self.world.patch_set(f"db-{letter}", {"spec": {"updateStrategy": strategy}})
-        sts = await self.world.get(f"db-{letter}", STATEFULSETS)
+        sts = await self.world.get(STATEFULSETS, f"db-{letter}")
         revisions = [sts["status"].get(f"{word}Revision") for word in ("current", "update")]
         is_done = "rolled out" if len({*revisions}) == 1 else "rolling"
         return f"{sts['spec']['updateStrategy']['type']}, {is_done}"
@@ -234,7 +221,7 @@ class PolicyStage(Steps):
 
     async def do_delete(self, *pods: str) -> None:
         for pod in pods:
-            await self.world.delete_pod(f"db-{pod}")
+            await self.world.delete(PODS, f"db-{pod}")
 
     async def do_ready(self, *pods: str) -> str:
         return " ".join(pod for pod in pods if self.world.is_ready(f"db-{pod}")) or "none"
@@ -286,7 +273,7 @@ class PolicyStage(Steps):
 
     async def do_where(self, name: str = "db") -> str:
         """Show zones with their sets, the key, and what of the order is unknown."""
-        status = (await self.world.get(name))["status"]
+        status = (await self.world.get(MULTI_AZ_ROLLOUTS, name))["status"]
         zones = [
             f"{zone['name']} {zone['state']}: "
             + " ".join(f"{one['name']} {one['source']}" for one in zone["statefulSets"])
@@ -296,7 +283,7 @@ class PolicyStage(Steps):
         return "; ".join([*zones, f"by {status['azTopologyKey']}", *unknown])
 
     async def do_conditions(self, name: str = "db") -> str:
-        status = (await self.world.get(name))["status"]
+        status = (await self.world.get(MULTI_AZ_ROLLOUTS, name))["status"]
         told: defaultdict[str, list[str]] = defaultdict(list)
         for one in status["conditions"]:
             told[one["message"]].append(f"{one['type']} {one['status']} {one['reason']}")

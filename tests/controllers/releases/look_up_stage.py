@@ -7,6 +7,7 @@ warnings of the log.
 import asyncio
 import re
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -38,11 +39,11 @@ class LookUpStage(stories.Steps):
         self.news: list[str] = []
         self.look_ups = ReleaseLookUps(self, FakeReleaseApi(), VirtualClock(), self._wake)
 
-    async def play_with_workers(self, commands: list[str]) -> list[str]:
+    async def play(self, commands: Sequence[str]) -> list[str]:
         async with asyncio.TaskGroup() as tasks:
             workers = Workers(self.look_ups.queue, self.look_ups.look_up, count=1, rng=lambda: 0.5)
             tasks.create_task(workers.run(), name="workers")
-            found = await self.play(commands)
+            found = await super().play(commands)
             self.look_ups.queue.close()
         return found
 

@@ -8,7 +8,7 @@ are of the namespace `prod` unless another one stands before. The time is a Frid
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -64,12 +64,15 @@ class SandboxStage(stories.Steps):
 
     process: SimulatedProcess
 
-    def __init__(self, world: ReleaseSandbox, limits: Limits) -> None:
-        self.world = world
-        self.limits = limits
-        self.api = world.sandbox.api
+    def __init__(self) -> None:
+        self.limits = Limits()
         self.shown: dict[str, str] = {}
         self.seen = 0
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        async with ReleaseSandbox.opened(namespace="prod", faults=self.limits) as self.world:
+            self.api = self.world.sandbox.api
+            return await super().play(commands)
 
     def look(self) -> list[str]:
         before, self.shown = self.shown, dict(self._describe())

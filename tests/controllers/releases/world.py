@@ -20,6 +20,8 @@ _WRITES: Final = ("create", "update", "patch", "delete")
 class ReleaseSandbox:
     """What tests of releases do in a sandbox, and see of it."""
 
+    flags: Sequence[str] = ON
+
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
 
@@ -30,9 +32,9 @@ class ReleaseSandbox:
         async with Sandbox(**more) as sandbox:
             yield cls(sandbox)
 
-    async def start(self, *args: str, name: str = "operator-1") -> SimulatedProcess:
+    async def start(self, *args: str, name: str = "operator-1", **how: Any) -> SimulatedProcess:
         """Start a process that makes releases happen."""
-        process = self.sandbox.process(name, args=(*ON, *args))
+        process = self.sandbox.process(name, args=(*self.flags, *args), **how)
         process.start()
         await process.wait_ready()
         return process
@@ -65,6 +67,7 @@ class ReleaseSandbox:
         patch: JsonObject,
         part: str = "",
         namespace: str = "",
+        content: str = MERGE_PATCH,
     ) -> None:
         """Change an object as a person does."""
         await self.sandbox.call(
@@ -74,7 +77,7 @@ class ReleaseSandbox:
                 namespace=namespace or self._get_namespace(resource),
                 name=name,
                 subresource=part,
-                content_type=MERGE_PATCH,
+                content_type=content,
                 body=patch,
             )
         )
