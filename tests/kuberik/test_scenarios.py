@@ -1,7 +1,7 @@
 """The scenarios, and the rows of the page that name them, agree; who plays them: tests/prove.py."""
 
 from tests.kuberik.play import Actor
-from tests.kuberik.scenarios import FILE, Scenario, list_rows, list_undocumented, read_scenarios
+from tests.kuberik.scenarios import FILE, list_rows, list_undocumented, read_scenarios
 
 SCENARIOS = read_scenarios(FILE.read_text())
 
@@ -24,14 +24,3 @@ def test_a_scenario_is_written_as_it_is_read() -> None:
     comment, _, rest = FILE.read_text().partition("\n\n")
     assert comment.startswith("#")
     assert "\n".join(one.render() for one in SCENARIOS) == rest
-
-
-def test_what_is_not_documented_is_named() -> None:
-    different = Scenario(name="z01", title="", steps=(), differing=frozenset({"history"}))
-    equal = Scenario(name="z02", title="", steps=())
-    rows = {"z02": "what", "z03": "other"}
-    assert list(list_undocumented([different, equal], rows)) == [
-        "z01 differs, and no row of releases-migrate.md names it",
-        "z02 does not differ, but shows: what",
-        "z03 is no scenario, but shows: other",
-    ]
