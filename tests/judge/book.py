@@ -144,14 +144,10 @@ class Book(msgspec.Struct):
     runs: ProcessRuns
     writes: list[Write] = []
     calls: dict[int, Called] = {}  # by number, of whomever
-    own_calls: list[Called] = []
-    """Of the operator, in the order of their answers; those of Leases stand in `leases` alone."""
+    own_calls: list[Called] = []  # of the operator, by their answers; none of those of Leases
     reviews: list[Reviewed] = []
-    pod_calls: list[PodCalled] = []
-    """Of the operator, in the order in which they ended: pods are prepared, or told that they stay.
-    """
-    delay_calls: list[PodCalled] = []
-    """As `pod_calls`, at the paths of delayed downscales: another matter, with words of its own."""
+    pod_calls: list[PodCalled] = []  # of the operator, in the order in which they ended
+    delay_calls: list[PodCalled] = []  # the same at the paths of delayed downscales
     faults: list[Fault] = []
     configurations: list[Commit] = []  # writes of webhook configurations
     templates: list[Commit] = []  # writes of ReplicaTemplates

@@ -237,8 +237,6 @@ LATE_RULES: Final = timedelta(minutes=10)
 # Nothing is answered on a view that nothing has proven live for so long, by a clock that may be
 # slow (SI-09).
 UNPROVEN: Final = timedelta(minutes=2)
-
-
 # Of faults: what comes after such an event waits with it.
 DELAYING_EVENTS: Final = frozenset({"delay_event", "freeze"})
 

@@ -17,14 +17,8 @@ from rollout_lab.model.history import History, Record
 from rollout_lab.model.request import ApiRequest, Verb
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
-from rollout_operator.kube.api import (
-    PODS,
-    STATEFULSETS,
-    VALIDATING_WEBHOOKS,
-    ZONE_BUDGETS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube import api
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.model.names import DISRUPTION_RECORD, FORCE_REPLICAS
 from tests.judge.budgets import EVICTION_PATH
 
@@ -212,15 +206,15 @@ class HistoryBuilder(msgspec.Struct):
         how = {"failurePolicy": policy, "rules": rules}
         paths = [{"service": {"path": f"/admission/{name}"}} for name in names]
         hooks = [{"clientConfig": path, **how} for path in paths]
-        return self.write(at, VALIDATING_WEBHOOKS, "ours", {"webhooks": hooks})
+        return self.write(at, api.VALIDATING_WEBHOOKS, "ours", {"webhooks": hooks})
 
     def budget(self, at: float, name: str = "ingester", **spec: Any) -> Self:
         """Create a budget that selects all pods, if nothing else is said, or write it anew."""
         spec = {"selector": {"matchLabels": {}}, **spec}
-        return self.write(at, ZONE_BUDGETS, name, {"metadata": {"name": name}, "spec": spec})
+        return self.write(at, api.ZONE_BUDGETS, name, {"metadata": {"name": name}, "spec": spec})
 
     def unbudget(self, at: float) -> Self:
-        return self.remove(at, ZONE_BUDGETS, "ingester")
+        return self.remove(at, api.ZONE_BUDGETS, "ingester")
 
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
         reported = {"replicas": replicas if status is None else status}

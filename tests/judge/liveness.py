@@ -416,9 +416,7 @@ class _Queue(msgspec.Struct):
     """Numbers of the evictions that the operator allowed, as far as it knows."""
     waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = {}
     requested: dict[str, timedelta] = {}  # when a pod was requested last, whatever was answered
-    in_vain: set[str] = set()
-    """Pods whose eviction was refused by something else, before or after the operator allowed it:
-    they have no turn."""
+    in_vain: set[str] = set()  # pods that something else has refused to evict: they have no turn
     row: int = 0  # how many places the rollout has taken since one of them had to wait
 
     def record(self, called: Called) -> None:

@@ -27,12 +27,8 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of a process's clock in one real second, once clocks are made to run wrongly."""
     healed_at: timedelta | None = None  # when all faults ended; None judges safety only
     ended_at: timedelta | None = None  # when the run ended; None takes the last record
-    reserves: bool = False
-    """Whether SI-17 is promised for pods without a budget, too: then a request of a dead process
-    is no excuse."""
-    requests_a_minute: int = 3_200
-    """Fifty a second and a hundred at once; some more for what was on its way, and for a process
-    begun anew."""
+    reserves: bool = False  # whether SI-17 is promised for pods without a budget, too
+    requests_a_minute: int = 3_200  # fifty a second, a hundred at once, and some more
     quiet: timedelta = QUIET
     is_observed: bool = False
     """Whether the history was watched from outside, as that of a real control plane.
@@ -62,8 +58,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...]
     undetermined: tuple[str, ...] = ()  # why something that should have been judged could not be
     unpromised: tuple[Violation, ...] = ()
-    """What breaks SI-17 for pods without a budget, where it is not promised: deletes of a process
-    that had died."""
+    """What breaks SI-17 where it is not promised: deletes of a process that had died."""
 
     @property
     def is_clean(self) -> bool:

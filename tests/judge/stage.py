@@ -19,15 +19,9 @@ from rollout_lab.world import EPOCH
 
 from rollout_operator.kube import api
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.model import names as annotated
 from rollout_operator.model.decode.custom import parse_budget
-from rollout_operator.model.names import (
-    DOWNSCALE_DELAY,
-    DOWNSCALE_DELAY_URL,
-    LAST_DOWNSCALE,
-    MIRROR_KIND,
-    MIRROR_NAME,
-    InvalidInput,
-)
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.book import Book, read_book
 from tests.judge.budgets import EVICTION_PATH, list_grants, read_rule
@@ -141,9 +135,10 @@ class Words(HistoryBuilder):
 
     def mirror(self, at: float, name: str, delay: str = "") -> Self:
         """Have a zone mirror the ReplicaTemplate, on a word of its pods where there is a delay."""
-        notes = {MIRROR_NAME: "ingesters", MIRROR_KIND: REPLICA_TEMPLATES.kind}
+        notes = {annotated.MIRROR_NAME: "ingesters", annotated.MIRROR_KIND: REPLICA_TEMPLATES.kind}
         if delay:
-            notes |= {DOWNSCALE_DELAY: delay, DOWNSCALE_DELAY_URL: "http://pod:8080/delayed"}
+            notes[annotated.DOWNSCALE_DELAY] = delay
+            notes[annotated.DOWNSCALE_DELAY_URL] = "http://pod:8080/delayed"
         return self.zone(at, name, annotations=notes)
 
     def settle(self, at: float, name: str, replicas: int) -> Self:
@@ -160,7 +155,7 @@ class Words(HistoryBuilder):
         """Have an annotation, or the zone tracker, say when zone-a was scaled down last."""
         text = None if last is None else format_rfc3339(EPOCH + s(last))
         if where == "annotation":
-            return self.zone(at, "a", annotations={LAST_DOWNSCALE: text}, actor=actor)
+            return self.zone(at, "a", annotations={annotated.LAST_DOWNSCALE: text}, actor=actor)
         said = "{" if where == "garbage" else json.dumps({"lastDownscaled": text})
         data: JsonObject = {} if text is None else {"zone-a": said}
         return self.write(at, api.CONFIG_MAPS, "zone-tracker", {"data": data}, actor=actor)

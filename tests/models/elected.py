@@ -127,37 +127,31 @@ class ElectedGrants:
         if step.verb == "forget":
             place = PODS.index(step.what)
             is_shown = state.base.pods[place].is_up or state.shows[place]
-            return is_shown or lead is Lead.OUTSIDE or not self._remembers
+            # An own grant is remembered until the cache shows what came of it.
+            forgets = self._elections.short_cut is None or Gap.FORGETS_EARLY in self._gaps
+            return is_shown or lead is Lead.OUTSIDE or forgets
         if lead in (Lead.LEADS, Lead.OUTSIDE):
             return True
         may_answer = Gap.ANSWERS_UNELECTED in self._gaps or self._elections.short_cut is None
         return step.verb not in _SENT and (step.verb != "allow" or may_answer)
-
-    @property
-    def _remembers(self) -> bool:
-        """Return whether a grant is remembered until the cache shows what came of it."""
-        is_short = self._elections.short_cut is not None
-        return is_short and Gap.FORGETS_EARLY not in self._gaps
 
     def _follow(self, state: ElectedState, step: Step, base: State) -> ElectedState:
         after = state._replace(base=base)
         if step.actor in NAMES and step.verb.startswith("be killed"):
             index = NAMES.index(step.actor)
             if state.leads[index] is not Lead.OUTSIDE:
-                return self._forget_cache(_turn(after, index, Lead.FOLLOWS))
+                after = _turn(after, index, Lead.FOLLOWS)
+                if {Lead.LEADS, Lead.LAPSED} & {*after.leads}:
+                    return after
+                # States count as one that differ in a cache by which no process decides.
+                none = (False,) * len(after.shows)
+                return after._replace(shows=none, shown=none)
         if self._elections.short_cut is not None and step.verb == "record":
             place = PODS.index(step.what)
             after = after._replace(shown=replaced(state.shown, place, False))
         if self._elections.has_accidents:
             return self._judge(after, step)
         return after
-
-    def _forget_cache(self, state: ElectedState) -> ElectedState:
-        """Count states as one that differ in a cache by which no process decides."""
-        if {Lead.LEADS, Lead.LAPSED} & {*state.leads}:
-            return state
-        none = (False,) * len(state.shows)
-        return state._replace(shows=none, shown=none)
 
     def _judge(self, state: ElectedState, step: Step) -> ElectedState:
         """Record what is known of failed pods when a record is written, and judge the answer."""

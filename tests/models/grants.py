@@ -402,7 +402,10 @@ class Grants:
                     yield Step(NAMES[index], "miss its record on", PODS[place]), _leave(request)
                     return
             elif not pod.is_up or pod.record is not None:
-                seen.append((place, self._loses(pod, index, request)))
+                other = None if Error.NONE_WINS in self._errors else pod.record
+                rank = (request.rank, index)
+                loses = other and other.by != index and rank < (other.rank, other.by)
+                seen.append((place, bool(loses)))
         step = Step(NAMES[index], "list for", PODS[request.pod])
         if upto < count:
             yield step, request._replace(read=upto, seen=tuple(seen))
@@ -410,12 +413,6 @@ class Grants:
         verdict = self._decide_again(request.pod, seen)
         if verdict is not None or self._setup.lists_by_zone:
             yield step, request._replace(phase=verdict or request.phase, read=0, seen=())
-
-    def _loses(self, pod: Pod, index: int, request: Request) -> bool:
-        record = pod.record
-        if record is None or record.by == index or Error.NONE_WINS in self._errors:
-            return False
-        return (request.rank, index) < (record.rank, record.by)
 
     def _decide_again(self, place: int, seen: Sequence[tuple[int, bool]]) -> Phase | None:
         """Return what follows; None: the pods in the way will be released, list again."""
@@ -486,11 +483,7 @@ class Grants:
         gone = put_process(state, index, process._replace(call=None))
         name, what = f"{NAMES[index]} before", f"{call.what.name.lower()} {PODS[call.pod]}"
         yield Step("network", "lose", what), gone
-        blind = {
-            Late.WRITE: Error.WRITES_BLINDLY,
-            Late.RELEASE: Error.RELEASES_BLINDLY,
-            Late.RECLAIM: Error.RECLAIMS_BLINDLY,
-        }[call.what]
+        blind = Error[f"{call.what.name}S_BLINDLY"]
         if not pod.is_up or not (call.hits or blind in self._errors):
             return
         record = Record(index, call.rank) if call.what is Late.WRITE else None
