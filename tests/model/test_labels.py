@@ -25,7 +25,6 @@ from rollout_operator.model.objects import (
     Unreadable,
     bound_labels,
     is_certain,
-    selects,
 )
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
@@ -89,29 +88,6 @@ def test_d68_an_object_with_too_many_labels_keeps_its_group(
     assert read(1).labels == {"rollout-group": "g", LEFT_OUT: ""}
 
 
-@pytest.mark.parametrize(
-    ("selector", "more", "expected"),
-    [
-        pytest.param({"name": "store"}, 0, False, id="all labels are known: not selected"),
-        pytest.param({"name": "store"}, MOST_LABELS, True, id="they are not: it may be"),
-        pytest.param({"rollout-group": "g"}, MOST_LABELS, True, id="a kept label is it"),
-        pytest.param({"rollout-group": "h"}, MOST_LABELS, False, id="a kept label is another"),
-        pytest.param(
-            {"name": "store", "controller-revision-hash": "r"},
-            MOST_LABELS,
-            False,
-            id="a label that would be kept is not there",
-        ),
-        pytest.param({}, MOST_LABELS, True, id="an empty selector selects all"),
-    ],
-)
-def test_d68_nothing_gets_past_a_selector_by_many_labels(
-    selector: dict[str, str], more: int, expected: bool
-) -> None:
-    labels = {"rollout-group": "g", "zone": "a", **fill(1, more)}
-    assert selects(selector, bound_labels(labels)) is expected
-
-
 def test_d68_only_what_is_known_is_certain() -> None:
     cut = bound_labels({"rollout-group": "g", **fill(1)})
     assert is_certain({"rollout-group": "g"}, cut)
@@ -122,25 +98,6 @@ def test_d68_only_what_is_known_is_certain() -> None:
 def test_labels_as_people_have_them_are_all_kept() -> None:
     labels = fill(1, MOST_LABELS)
     assert bound_labels(labels) == labels
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "with_a", "without"),
-    [
-        ("In", ("b", "c"), True, False),
-        ("In", ("c",), False, False),
-        ("NotIn", ("b",), False, True),
-        ("NotIn", ("c",), True, True),
-        ("Exists", (), True, False),
-        ("DoesNotExist", (), False, True),
-        ("Newer", (), True, True),
-    ],
-)
-def test_a_term_takes_what_the_api_server_takes(
-    operator: str, values: tuple[str, ...], with_a: bool, without: bool
-) -> None:
-    selector = LabelSelector(terms=(SelectorTerm(key="a", operator=operator, values=values),))
-    assert (selector.takes({"a": "b"}), selector.takes({"x": "b"})) == (with_a, without)
 
 
 def test_labels_and_terms_must_all_fit() -> None:

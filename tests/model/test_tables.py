@@ -9,7 +9,14 @@ import pytest
 
 from rollout_operator.model.lease import read_address, render_address
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.objects import parse_ordinal
+from rollout_operator.model.objects import (
+    MOST_LABELS,
+    LabelSelector,
+    SelectorTerm,
+    bound_labels,
+    parse_ordinal,
+    selects,
+)
 from rollout_operator.model.policy import check_label_key, check_label_value
 from rollout_operator.model.releases import parse_reference, parse_repository
 from rollout_operator.model.scaling import decode_entry, is_recorded
@@ -18,6 +25,7 @@ from rollout_operator.model.units import (
     compile_pattern,
     format_duration,
     format_go_time,
+    format_next_second,
     format_prometheus_duration,
     format_rfc3339,
     has_open_alternation,
@@ -108,6 +116,20 @@ def tell_recorded(text: str | None = None) -> str:
     return show(is_recorded(text, NOW))
 
 
+def show_selects(selector: str, many: str = "") -> str:
+    """Return whether labels are selected, beside which many more may be that are not kept."""
+    wanted = dict(one.split("=") for one in selector.split())
+    more = {f"l{number}": "x" for number in range(MOST_LABELS if many else 0)}
+    return show(selects(wanted, bound_labels({"rollout-group": "g", "zone": "a", **more})))
+
+
+def show_term(operator: str, *values: str) -> str:
+    """Return whether a term over `a` takes `a=b`, and what has no `a`."""
+    term = SelectorTerm(key="a", operator=operator, values=values)
+    selector = LabelSelector(terms=(term,))
+    return f"{show(selector.takes({'a': 'b'}))}, {show(selector.takes({'x': 'b'}))}"
+
+
 FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
     "address": lambda ip, port: render_address(ip, int(port)) or "none",
     "bool": lambda text: show(parse_go_bool(text)),
@@ -119,6 +141,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
     "limit": read_limit,
     "long": read_long_duration,
     "match": read_pattern,
+    "next": lambda text: format_next_second(datetime.fromisoformat(text)),
     "open": has_open,
     "ordinal": lambda digits: show(parse_ordinal(digits)),
     "peer": lambda text: read_address(text) or "none",
@@ -126,6 +149,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
     "recorded": tell_recorded,
     "reference": read_reference,
     "repository": lambda text: f"{parse_repository(text)} at {parse_repository(text).host}",
+    "selects": show_selects,
+    "term": show_term,
     "time": read_time,
     "value": lambda text: show(check_label_value(text)),
 }

@@ -41,11 +41,14 @@ from rollout_operator.planning.requests import (
     assess_no_downscale_change,
     assess_prepare_change,
     assess_unprepared,
+    differ_in_intent,
     explain_misplaced,
     find_intent,
+    needs_intent,
     plan_delay_target,
     plan_endpoint,
     plan_target,
+    render_intent,
 )
 from rollout_operator.pods import render_url
 from tests.builders import NOW, group, pod, sts, sts_uid, with_pods, zone
@@ -265,8 +268,43 @@ def show_mark(text: str) -> str:
     return f"{found.replicas_from} to {found.replicas_to}: {found.text}"
 
 
+def show_write(text: str) -> str:
+    """Return the mark of a downscale of three, which Go writes with the same characters."""
+    found = render_intent(sts("a", replicas=3), int(text), "7-1")
+    assert not set("<>&") & set(found)
+    return found
+
+
+def show_hostile(text: str) -> str:
+    found = find_intent(_marked(text[0] * int(text[4:])))
+    assert found is not None
+    return f"{found.replicas_from} to {found.replicas_to} of {found.zone}"
+
+
+def show_differ(text: str) -> str:
+    """Return whether a mark is all that changed; words are what did."""
+    fields = read_arguments(text)[1]
+    mark = fields.pop("mark", None)
+    new = _marked(None if mark is None else str(mark), **fields)
+    return "only the mark" if differ_in_intent(_marked("a"), new) else "more"
+
+
+def _marked(text: str | None, **fields: object) -> StatefulSet:
+    annotations = {} if text is None else {DOWNSCALE_INTENT: text}
+    return replace(sts("a", replicas=3), annotations=annotations, **fields)
+
+
+def show_needs(text: str) -> str:
+    labels = {PREPARE_DOWNSCALE: "true"} if text else {}
+    return "a mark" if needs_intent(_marked(None, labels=labels)) else "no mark"
+
+
 ASK: Final[Mapping[str, Callable[[str], str]]] = {
     "became": show_became,
+    "differ": show_differ,
+    "hostile": show_hostile,
+    "needs": show_needs,
+    "write": show_write,
     "mark": show_mark,
     "next": show_next,
     "over": show_over,

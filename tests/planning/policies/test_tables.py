@@ -1,4 +1,4 @@
-"""What is decided for a policy, its zones and its StatefulSets: a case a line in the texts."""
+"""What is decided for a policy, its zones and StatefulSets, its status, and whole rollouts."""
 
 import json
 import re
@@ -47,6 +47,7 @@ from tests.goldens import Golden
 from tests.model.cases import lengthen
 from tests.model.cases import shorten as shorten_text
 from tests.planning.policies.snapshots import outline, policy, read_policy
+from tests.planning.policies.stage import RolloutStage, StatusStage
 from tests.planning.tables import read_arguments
 from tests.stories import Story, read_stories
 
@@ -279,9 +280,20 @@ SHOW: Final[Mapping[str, Callable[[str], str]]] = {
     "questions": ask,
     "zones": show_zones,
 }
+STAGES: Final[Mapping[str, type[RolloutStage | StatusStage]]] = {
+    "rollouts": RolloutStage,
+    "statuses": StatusStage,
+}
+STORIES: Final = [Path(__file__).with_name(f"{name}.txt") for name in STAGES]
 TEXTS: Final = [Path(__file__).with_name(f"{name}.txt") for name in SHOW]
 
 
 @pytest.mark.parametrize("story", read_stories(*TEXTS))
 def test_case(story: Story, golden: Golden) -> None:
     story.check(shorten_text(SHOW[story.path.stem](story.commands[0])), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(*STORIES))
+def test_story(story: Story, golden: Golden) -> None:
+    stage = STAGES[story.path.stem]()
+    story.check([stage.act(line) for line in story.commands], golden)
