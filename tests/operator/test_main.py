@@ -1,6 +1,10 @@
-"""What a process is among the replicas, and its second port, by environment and flags."""
+"""What a process is and does by environment and flags, before it is put together."""
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -8,9 +12,28 @@ from rollout_operator.config import flags as environment
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import read_environment
 from rollout_operator.model.names import ConfigError
+from rollout_operator.model.releases import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.operator.main import choose_identity, listen_also
+from rollout_operator.operator.releases import get_compat
+from rollout_operator.operator.webhooks import make_serving
 from tests.web.admin_world import serving
 
+# What only releases need, by the beginnings of names.
+OF_RELEASES: Final = (
+    "rollout_operator.oci",
+    "rollout_operator.operator.releases",
+    "rollout_operator.controllers.releases",
+    "rollout_operator.planning.releases",
+    "rollout_operator.model.releases",
+    "rollout_operator.model.decode.releases",
+)
+PROGRAM: Final = f"""
+import sys
+import rollout_operator.operator.main
+import rollout_operator.operator.fleet
+import rollout_operator.cli.run
+print([one for one in sys.modules if one.startswith({OF_RELEASES!r})])
+"""
 POD = {"POD_NAME": "rollout-operator-7c5-x2k", "POD_IP": "10.0.0.1"}
 
 
@@ -83,3 +106,59 @@ async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(
             chosen = read_environment({**given, "METRICS_PORT": f"{port}"})
             with pytest.raises(ConfigError, match=f"^METRICS_PORT: port {port} is in use$"):
                 await listen_also(admin.server, read_config((), chosen))
+
+
+def test_nothing_of_releases_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_on"),
+    [([], False), (["-releases.enabled"], True), (["-releases.enabled", "-mode=shadow"], False)],
+)
+def test_releases_are_switched_on_by_a_flag(flags: list[str], is_on: bool) -> None:
+    """A shadow writes nothing."""
+    assert read_config(["-kubernetes.namespace=prod", *flags]).drives_releases is is_on
+
+
+@pytest.mark.parametrize(
+    ("words", "compat"),
+    [
+        pytest.param([], OURS, id="ours"),
+        pytest.param(["-releases.compat=kuberik"], KUBERIK, id="all of kuberik's"),
+        pytest.param(
+            ["-releases.order=announced"],
+            ReleaseCompat(compares_versions=False),
+            id="RELB-03 kuberik's order alone",
+        ),
+    ],
+)
+def test_which_rules_flags_choose(words: list[str], compat: ReleaseCompat) -> None:
+    """RELB-03, RELB-17, RELB-24, RELB-31."""
+    config = read_config(["-kubernetes.namespace=prod", *words])
+    assert get_compat(config.release_compat, config.release_order) == compat
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "client ca: not a certificate in PEM"),
+        (b"garbage", "client ca: not a certificate in PEM"),
+        (b"\xff\xfe", "client ca: not a certificate in PEM"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_sec03_a_file_without_client_cas_is_reported_by_flag_and_path(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    """Before any Secret is read: a slip here must not cost a good certificate."""
+    path = tmp_path / "clients.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        make_serving(str(path))
+    assert f"{raised.value}".startswith(f"-server-tls.client-ca-file: {path}: {why}")
+    make_serving("")  # Without the flag any client is served.
