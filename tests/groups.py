@@ -29,7 +29,7 @@ WAITING: Final = "tests/system/"
 LONGEST: Final = (
     "tests/simulation/test_schedules.py",
     "tests/system/test_replicas.py",
-    "tests/system/test_multi_az_rollout.py",
+    "tests/system/test_stories.py",
     "tests/system/test_rollouts.py",
     "tests/system/test_downscales.py",
     "tests/system/test_pages.py",

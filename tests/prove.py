@@ -59,7 +59,7 @@ ON_OLDER: Final = tuple(
     f"tests/system/test_{name}.py"
     for name in (
         *("installations", "webhook_manifests", "permissions", "budgets", "kinds"),
-        *("rollouts", "multi_az_rollout", "downscales", "processes"),
+        *("rollouts", "downscales", "processes", "stories"),
     )
 )
 SCHEDULES: Final = 100_000

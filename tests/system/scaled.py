@@ -15,20 +15,15 @@ from rollout_lab.zones import ZoneSpec
 
 from tests.judge.objects import Set
 from tests.system.guarded import Guarded
-from tests.system.waits import wait_true
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.clients import Route
-from tests.world.judge import Request
 from tests.world.sets import Missing, Snapshot, missing_ready
-from tests.world.webpods import DELAYED_PATH, WebPods
 from tests.world.world import World
 
 LEADING: Final = "grafana.com/rollout-downscale-leader"
 MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource-"
 GROUP: Final = "rollout-operator.grafana.com"
-DELAY: Final = "grafana.com/rollout-delayed-downscale"
-URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
 SHOWN_LIMIT: Final = timedelta(seconds=30)
 WAIT_LIMIT: Final = timedelta(seconds=60)
 
@@ -80,11 +75,6 @@ def steps(world: World, *names: str) -> list[tuple[str, int, int]]:
     return [each for each in found if each[0] in names]
 
 
-def stored_at(world: World, name: str, replicas: int) -> float:
-    """Return when a set was last given a count."""
-    return [at for one, _, now, at in _list_steps(world) if (one, now) == (name, replicas)][-1]
-
-
 def gaps(world: World, *names: str) -> list[timedelta]:
     """Return the times between successive downscales of these sets."""
     times = [at for name, before, now, at in _list_steps(world) if name in names and now < before]
@@ -128,20 +118,6 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
         count: int | None = (await self.world.api.get(*where)).get("status", {}).get("replicas")
         return count
 
-    async def wait_status(self, replicas: int) -> None:
-        """Wait until `status.replicas` is so many."""
-
-        async def is_shown() -> bool:
-            return await self.read_status() == replicas
-
-        what = f"status.replicas of {self.name} {replicas}"
-        await wait_true(what, is_shown, SHOWN_LIMIT)
-
-    async def publications(self) -> list[Request]:
-        """Return the operator's writes of the status."""
-        calls = await self.world.judge.calls()
-        return [each for each in calls if each.resource == "replicatemplates/status"]
-
 
 def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
     """Return the zone as one that mirrors a ReplicaTemplate; `changes` by the keys' last words."""
@@ -154,13 +130,3 @@ def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
     return annotated(
         zone, {f"{MIRROR}{key.replace('_', '-')}": value for key, value in words.items()}
     )
-
-
-async def grant_mirroring(world: World, *, may_watch: bool = True) -> None:
-    """Grant what the component `mirroring` does, with its optional rule or without."""
-    await world.grant("mirroring", verbs=() if may_watch else ("get", "patch"))
-
-
-def delay(pods: WebPods, zone: ZoneSpec, span: str) -> ZoneSpec:
-    """Return the zone with a delayed downscale; the host of the URL is replaced by each pod's."""
-    return annotated(zone, {DELAY: span, URL: f"http://any-host:{pods.port}{DELAYED_PATH}"})

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -25,9 +24,6 @@ from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 from rollout_operator import __version__
 from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
-from tests.prediction.comparison import compare, describe, foresee
-from tests.prediction.plans import make_plan
-from tests.prediction.runs import play
 from tests.system.grants import READER, Grant, grant_reads
 from tests.system.waits import read_metric, wait_reason
 from tests.terminal import on_terminal, read_until
@@ -327,26 +323,6 @@ async def count_pods(world: World, names: list[str]) -> dict[str, tuple[int, int
         name: (status["readyReplicas"], status["updatedReplicas"])
         for name, status in statuses.items()
     }
-
-
-@pytest.mark.slow
-async def test_dumps_of_a_rollout_foretell_what_is_left_of_it(world: World) -> None:
-    """A few of those that `python -m tests.prediction` takes of each kind of run."""
-    plan = replace(make_plan(7, "rollout"), ready_after=timedelta(seconds=1))
-
-    moments = await play(world, plan, 4)
-    printed = [
-        await foresee(one.dump, one.changes, [f"-terminates-after={one.terminates_after:.2f}s"])
-        for one in moments
-    ]
-
-    matches = [compare(one, moment.happened) for one, moment in zip(printed, moments, strict=True)]
-    assert [len(moments[0].happened), len(moments) > 1] == [6, True]
-    assert all(match.agrees for match in matches), [
-        line
-        for one, moment in zip(printed, moments, strict=True)
-        for line in (moment.name, *describe(one, moment.happened))
-    ]
 
 
 async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> None:

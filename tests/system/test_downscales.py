@@ -1,11 +1,10 @@
 """Downscales on the real API server: prepared once by each route, undone after a kill, forbidden.
 
-Also with `-use-zone-tracker`, under the Role of that component. What is granted and what is not is
-told in `tests/web/downscales`.
+With `-use-zone-tracker`, under the Role of that component: `downscales.txt`. What is granted and
+what is not is told in `tests/web/downscales`.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
@@ -13,34 +12,13 @@ from typing import Final
 import pytest
 from rollout_lab.zones import ZoneSpec, statefulset
 
-from tests.system.grants import take_away, without
-from tests.system.guarded import (
-    LAST_DOWNSCALE,
-    NO_DOWNSCALE,
-    PATH,
-    Guarded,
-    guard,
-    is_of_now,
-    prepared_zone,
-)
+from tests.system.guarded import LAST_DOWNSCALE, NO_DOWNSCALE, PATH, guard, is_of_now, prepared_zone
 from tests.system.hooked import hook_up
-from tests.system.waits import wait_line
-from tests.world.api import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    REPLICASETS,
-    ROLES,
-    STATEFULSETS,
-    Answer,
-    ApiError,
-    Json,
-    Resource,
-)
+from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.hooks import WORKLOADS
 from tests.world.kubelet import slow_to_end
-from tests.world.manifests import ACCOUNT
-from tests.world.webpods import NO_CONTENT, Respond, WebPods
+from tests.world.webpods import NO_CONTENT, Respond
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -190,7 +168,6 @@ async def test_t06_the_label_counts_on_every_route_and_nothing_else_does(world: 
             for route in (Route.MERGE, Route.SCALE_MERGE):
                 answer = await workload.scale(2, route, is_dry_run=True)
                 assert (answer.status, answer.warnings) == (200, warnings), route
-    await _assert_believed_at_once(world)
 
 
 async def _assert_kept(world: World, kept: Workload) -> None:
@@ -223,17 +200,6 @@ async def _assert_others_pass(kept: Workload, free: Workload) -> None:
     assert await kept.replicas() == 4
 
 
-async def _assert_believed_at_once(world: World) -> None:
-    """SI-14, D-20: the label that was set in the request before counts, and so does its end."""
-    workload = await _create(world, STATEFULSETS, "flip", {})
-    for _ in range(10):
-        for value, status in (("true", 400), (None, 200)):
-            await world.label("flip", **{NO_DOWNSCALE: value})
-            for route in (Route.SCALE_MERGE, Route.MERGE):
-                answer = await workload.scale(2, route, is_dry_run=True)
-                assert answer.status == status, (value, route, answer)
-
-
 @pytest.mark.parametrize(
     ("resource", "flags"),
     [
@@ -261,134 +227,3 @@ async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
     assert f'grant verb get on \\"{resource.plural}\\" in API group \\"apps\\"' in line
     refused = await workload.scale(1, Route.MERGE)
     assert refused.status == 400, "the object itself carries its label"
-
-
-TRACKER: Final = "rollout-operator-zone-tracker"
-OLD: Final = '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
-FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
-ENTRY: Final = re.compile(r'\{"lastDownscaled":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"\}')
-
-
-async def _guard_tracked(world: World, *zones: ZoneSpec, pods: WebPods) -> Guarded:
-    """Create zones, start an operator with the tracker; return once its webhooks are called."""
-    await world.grant("zone-tracker")
-    return await guard(world, *zones, pods=pods, flags=("-use-zone-tracker",))
-
-
-async def _put_tracker(world: World, data: Mapping[str, str]) -> None:
-    """Let another client create the ConfigMap."""
-    meta = {"name": TRACKER, "labels": {"owner": "another-team"}, "annotations": {"note": "kept"}}
-    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
-    await world.post(CONFIG_MAPS, body)
-
-
-async def _find_tracker(world: World) -> Json:
-    """Return the ConfigMap, empty where there is none."""
-    try:
-        return await world.get(CONFIG_MAPS, TRACKER)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return {}
-
-
-async def _read_tracker(world: World) -> Json:
-    return dict((await _find_tracker(world)).get("data") or {})
-
-
-async def _insist(guarded: Guarded, name: str) -> Answer:
-    """Try until the answer is yes."""
-    async with asyncio.timeout(30):
-        while True:
-            answer = await guarded.workload(name).scale(2, Route.MERGE)
-            if answer.status == 200:
-                return answer
-            await asyncio.sleep(0.5)
-
-
-async def test_zone03_a_fresh_map_lets_zones_wait_and_then_keeps_what_others_write(
-    world: World,
-) -> None:
-    """ZONE-02, 03, 07, 09, W-16, T-07 #2 #3, D-23: no annotation, and foreign things stay."""
-    pods = await world.serve_pods()
-    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="3s") for name in "ab"]
-    guarded = await _guard_tracked(world, *zones, pods=pods)
-
-    answer = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
-
-    assert answer.message.startswith(guarded.refusal("a", (3, 2), "statefulset b was downscaled"))
-    assert answer.message.endswith("is labelled to wait 3s between zone downscales")
-    assert not pods.calls
-    fresh = await _read_tracker(world)
-    assert set(fresh) == {"a", "b"}
-    assert all(ENTRY.fullmatch(text) for text in fresh.values())
-    change: Json = {"metadata": {"labels": {"owner": "another-team"}}, "data": FOREIGN}
-    await world.patch(CONFIG_MAPS, TRACKER, change)
-
-    await _insist(guarded, "a")
-
-    found = await _find_tracker(world)
-    assert {key: found["data"][key] for key in FOREIGN} == FOREIGN
-    assert found["metadata"]["labels"] == {"owner": "another-team"}
-    assert found["data"]["b"] == fresh["b"]
-    assert found["data"]["a"] > fresh["a"]
-    stored = await world.get(STATEFULSETS, "a")
-    assert LAST_DOWNSCALE not in stored["metadata"].get("annotations", {})
-    calls = [call for call in await world.judge.calls() if call.resource == "configmaps"]
-    assert {call.verb for call in calls} == {"get", "create", "patch"}, "SEC-17: all of the Role"
-    await guarded.assert_judged()
-
-
-async def test_sec17_each_verb_is_needed(world: World) -> None:
-    """SEC-17, DEP-34, ZONE-05, ZONE-09: refused, naming the rule; then it goes on by itself.
-
-    A patch is missed when the pods have been called: they are told that they stay.
-    """
-    pods = await world.serve_pods()
-    guarded = await _guard_tracked(
-        world, prepared_zone(pods, ZoneSpec(name="a", replicas=5)), pods=pods
-    )
-    loading = "loading zones failed. "
-    setting = "setting downscale timestamp in the zone ConfigMap failed. "
-    for replicas, verb, words in (
-        (4, "create", loading),
-        (3, "get", loading),
-        (2, "patch", setting),
-    ):
-        async with without(world, (verb, "configmaps")):
-            answer = await guarded.workload("a").scale(replicas, Route.SCALE_MERGE)
-            target = "configmaps" if verb == "create" else f"configmaps/{TRACKER}"
-            why = f"{words}cannot {verb} {target} in namespace"
-            start = guarded.refusal("a", (replicas + 1, replicas), why)
-            assert answer.message.startswith(start), answer
-            right = f'grant verb {verb} on "configmaps" in API group "" in its Role'
-            assert right in answer.message
-            assert not pods.calls_to(f"a-{replicas}", "DELETE") or verb == "patch"
-        answer = await guarded.workload("a").scale(replicas, Route.SCALE_MERGE)
-        assert answer.status == 200, answer
-        assert ENTRY.fullmatch((await _read_tracker(world))["a"])
-
-
-async def test_rbac05_the_role_of_other_releases_is_enough(world: World) -> None:
-    """DEP-34, RBAC-05, W-16: get, update, create; reported once, and nothing of others is lost."""
-    pods = await world.serve_pods()
-    guarded = await _guard_tracked(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    await _put_tracker(world, FOREIGN)
-    await take_away(world, "patch", "configmaps")
-    role_name = f"{ACCOUNT}-zone-tracker"
-    role = await world.get(ROLES, role_name)
-    rule: Json = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update"]}
-    await world.api.replace(
-        ROLES, world.namespace, role_name, {**role, "rules": [*role["rules"], rule]}
-    )
-    before = await _find_tracker(world)
-
-    await _insist(guarded, "a")
-
-    line = await wait_line(guarded.operator, "Zone tracker is written as a whole")
-    assert "level=warn" in line
-    found = await _find_tracker(world)
-    assert {**found["data"], "a": 0} == {**FOREIGN, "a": 0}
-    for key in ("labels", "annotations"):
-        assert found["metadata"][key] == before["metadata"][key]
-    await guarded.assert_judged()

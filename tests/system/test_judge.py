@@ -5,14 +5,11 @@ from datetime import timedelta
 
 import aiohttp
 import pytest
-from msgspec.structs import replace
 from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.objects import MIN_TIME, PREPARE
-from tests.world.api import PODS, STATEFULSETS, Api, ApiError, Json
-from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
-from tests.world.budgets import install_kinds as install
+from tests.world.api import PODS, STATEFULSETS, Api, Json
 from tests.world.kubelet import always, slow_to_end
 from tests.world.world import World
 
@@ -65,27 +62,6 @@ async def test_a_proper_rollout_is_clean_and_two_zones_at_once_are_found(world: 
         assert await broken(world) == ["SI-01", "SI-06", "SI-07"]
 
 
-async def test_evictions_that_happen_are_judged_under_their_budget(world: World) -> None:
-    """SI-01, SI-17: neither dry runs nor refused ones count."""
-    await install(world.api)
-    budget = zone_budget("ingester", {"rollout-group": "ingester"})
-    await world.post(ZONE_BUDGETS, budget)
-    no_time = timedelta(0)
-    world.judge.promises = replace(world.judge.promises, known=no_time, flight=no_time)
-    world.kubelet.choose = always(slow_to_end(timedelta(seconds=20)))
-    a, b, _ = (f"{name}-0" for name in await world.create(*grouped_zones(replicas=2)))
-    for how in (DryRun.QUERY, DryRun.OPTIONS):
-        await evict(world.api, world.namespace, a, dry_run=how)
-    assert (await evict(world.api, world.namespace, b, uid="another")).status == 409
-    assert await broken(world) == []
-    assert len(await world.judge.evictions()) == 3
-
-    for pod in (a, b):
-        assert (await evict(world.api, world.namespace, pod)).status == 201
-    assert await broken(world) == ["SI-01", "SI-02", "SI-17"]
-    assert "<- evicted" in world.judge.describe(await world.judge.deletes())
-
-
 async def test_real_downscales_are_judged(world: World) -> None:
     """SI-10, SI-11: on the real server no pod is prepared, or not by a webhook."""
     pods = await world.serve_pods()
@@ -111,15 +87,3 @@ async def test_real_downscales_are_judged(world: World) -> None:
     await world.api.patch(STATEFULSETS, world.namespace, "a", spec, subresource="scale")
     found = await world.judge.downscale_violations(pods.calls)
     assert [each.invariant for each in found] == ["SI-10", "SI-10", "SI-11"]
-
-
-async def test_what_the_role_forbids_is_found(world: World) -> None:
-    """SEC-17"""
-    async with world.plane.api(world.token) as operator:
-        await operator.items(PODS, world.namespace)
-        await world.assert_permitted()
-        with pytest.raises(ApiError, match="403 Forbidden"):
-            await operator.items(STATEFULSETS, "kube-system")
-    with pytest.raises(AssertionError, match=r"SEC-17: .*verb='list'"):
-        await world.assert_permitted()
-    world.may_be_forbidden = True

@@ -36,8 +36,7 @@ from tests.system.hooked import (
     shake_hands,
     trusting,
 )
-from tests.system.test_processes import acts
-from tests.system.waits import read_metric, wait_true
+from tests.system.waits import acts, read_metric, wait_true
 from tests.world.api import PODS, VALIDATING_HOOKS, Answer, Json
 from tests.world.budgets import TRY_AGAIN, ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
 from tests.world.clients import CREATED, UNANSWERED, Drain, Route, Workload, list_victims

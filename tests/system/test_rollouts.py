@@ -7,9 +7,7 @@ in; all else is told in `tests/planning/rollout`, `tests/controllers` and `tests
 
 import asyncio
 import itertools
-import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -20,7 +18,7 @@ from rollout_lab.zones import ZoneSpec, three_zones
 
 from tests.system.waits import wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json
-from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
+from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import create_zones
 from tests.world.world import World
@@ -29,7 +27,6 @@ pytestmark = pytest.mark.controlplane
 
 CRASHING: Final = Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=50))
 HELD: Final = Behaviour(kind=Kind.NEVER_READY)
-SLOW_PODS: Final = Behaviour(ready_after=timedelta(milliseconds=300))
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,20 +111,10 @@ async def leave_while_short(t: Group) -> None:
     await t.world.wait_rolled(t.names)
 
 
-async def change_replicas(t: Group) -> None:
-    """FP-29, W-27: missing pods of an upscale count as unavailable."""
-    await t.world.set_image(t.names, "v2")
-    await t.world.wait_image(f"{t.names[0]}-0", "v2")
-    await t.world.set_replicas(t.names[0], 5)
-    await t.world.set_replicas(t.names[2], 1)
-    await t.world.wait_adopted(t.names)
-
-
 Story = Callable[[Group], Coroutine[None, None, None]]
 # By the name of the group: what happens to it, and its zones.
 STORIES: Final[Mapping[str, tuple[Story, Sequence[ZoneSpec]]]] = {
     "small": (go_zone_by_zone, three_zones("small")),
-    "half": (go_zone_by_zone, three_zones("half", replicas=6, max_unavailable="50%")),
     "later": (
         go_zone_by_zone,
         [
@@ -148,7 +135,6 @@ STORIES: Final[Mapping[str, tuple[Story, Sequence[ZoneSpec]]]] = {
     ),
     "healed": (heal_two_zones, three_zones("healed")),
     "left": (leave_while_short, three_zones("left", replicas=2)),
-    "resized": (change_replicas, three_zones("resized", max_unavailable=2)),
 }
 
 
@@ -167,53 +153,4 @@ async def test_groups_roll_side_by_side_whatever_happens_to_them(world: World) -
         for name, (story, zones) in STORIES.items():
             group = Group(world=world, operator=operator, name=name, zones=zones)
             tasks.create_task(story(group), name=name)
-    await world.judge.assert_clean()
-
-
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(1, 6))]
-)
-async def test_fp35_killed_at_random_moments(world: World, seed: int) -> None:
-    """FP-06, FP-35, LI-01: `kill -9` one to five times in a rollout, three times in a row."""
-    rng = random.Random(seed)
-    names = await world.create(*three_zones(max_unavailable=rng.choice([1, 2])))
-    operator = await world.operator("-log.level=info")
-    for image in ("v2", "v3", "v4"):
-        await world.set_image(names, image)
-        for _ in range(rng.randint(1, 5)):
-            await asyncio.sleep(rng.uniform(0.01, 0.6))  # the moment is what is tested
-            operator.kill()
-            operator.start()
-        await world.wait_adopted(names)
-    await world.judge.assert_clean()
-
-
-async def test_fp16_stopped_for_a_while_and_an_api_server_restarted(world: World) -> None:
-    """FP-16, LI-01, LI-14: the operator lives through a restart of the API server, by itself.
-
-    FP-35, FP-37: after a SIGSTOP in mid-rollout, what it knew is old when it wakes up.
-    """
-    # An API server that starts forbids everything for a moment, until it has read the roles.
-    world.may_be_forbidden = True
-    world.kubelet.choose = always(SLOW_PODS)
-    names = await world.create(*three_zones())
-    operator = await world.operator()
-    await world.set_image(names, "v2")
-    await world.wait_image(f"{names[0]}-0", "v2")
-    operator.pause()
-    await world.kubelet.make_unready(f"{names[2]}-0")
-    await asyncio.sleep(6)  # longer than what the judge forgives (d = 5 s)
-    operator.resume()
-    await wait_reason(operator, "ingester", f"{names[2]}-0")
-    await world.judge.assert_clean()
-    # As soon as zone a is whole it is replaced: outdated, and the only one that is down.
-    with suppress(LookupError):
-        await world.kubelet.make_ready(f"{names[2]}-0")
-    await world.wait_adopted(names)
-
-    await world.set_image(names, "v3")
-    await world.wait_image(f"{names[0]}-1", "v3")
-    await world.plane.restart_apiserver()
-    await world.wait_adopted(names)
-    assert operator.is_running
     await world.judge.assert_clean()

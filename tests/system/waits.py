@@ -9,6 +9,7 @@ from typing import Final
 import aiohttp
 
 from tests.world.api import Json, Resource
+from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess
 from tests.world.world import World
 
@@ -90,6 +91,12 @@ async def read_metric(operator: OperatorProcess, name: str, /, **labels: str) ->
         ):
             return float(value)
     return None
+
+
+async def acts(operator: OperatorProcess) -> bool:
+    """Return whether an operator says that it acts."""
+    name = "rollout_operator_leader_election_master_status"
+    return await read_metric(operator, name, name=LEASE) == 1
 
 
 async def show_columns(world: World, resource: Resource) -> Json:
