@@ -5,12 +5,18 @@ since the start.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rollout_lab.simulate.figures import (
+    SimulatedBatch,
+    SimulatedCrossing,
+    SimulatedEviction,
+    SimulatedOverlap,
+    to_seconds,
+)
 from rollout_lab.simulate.flags import show_time
 from rollout_lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_lab.simulate.report import FIRST_STEP, SimulationRun
@@ -31,51 +37,11 @@ class SimulatedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     text: str
 
 
-class SimulatedOverlap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Zones of one group that missed pods at the same time."""
-
-    zones: Sequence[str]
-    at: float
-    seconds: float
-    is_open: bool
-
-
-class SimulatedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An eviction that was requested, again and again where it was refused."""
-
-    pod: str
-    at: float
-    waited: float
-    is_open: bool
-    """Whether it is still refused in the end."""
-
-
-class SimulatedCrossing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that others than the operator took down past a bound."""
-
-    pod: str
-    at: float
-    by: str
-    text: str
-
-
 class SimulatedZone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A zone of a policy, as the input has it."""
 
     name: str
     stateful_sets: Sequence[str]
-
-
-class SimulatedBatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Pods that a policy has replaced together."""
-
-    number: int
-    zone: str
-    stateful_set: str
-    pods: Sequence[str]
-    at: float
-    seconds: float | None = None
-    """Until it was complete; absent where it is open in the end."""
 
 
 class SimulatedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -148,42 +114,21 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         groups=run.dump.groups,
         left_out=run.dump.left_out,
         begins=show_time(run.epoch),
-        ready_after={group: _seconds(stats.span) for group, stats in run.times.ready.items()},
+        ready_after={group: to_seconds(stats.span) for group, stats in run.times.ready.items()},
         stuck=[pod.decoded.name for pod in run.times.stuck],
-        terminates_after=_seconds(run.settings.terminates_after),
+        terminates_after=to_seconds(run.settings.terminates_after),
         steps=list(_list_steps(run)),
         ends={group.name: _list_reasons(group) for group in play.description.groups},
         end=play.description,
         undone=play.undone,
-        seconds=_seconds(play.moved_at),
+        seconds=to_seconds(play.moved_at),
         is_cut_off=play.is_cut,
         deletes=figures.deletes,
         most_down=figures.most_down,
-        down_together=[
-            SimulatedOverlap(
-                zones=overlap.zones,
-                at=_seconds(overlap.begin),
-                seconds=_seconds(overlap.span),
-                is_open=overlap.is_open,
-            )
-            for overlap in figures.overlaps
-        ],
+        down_together=figures.overlaps,
         refusals=figures.refusals,
-        evictions=[
-            SimulatedEviction(
-                pod=eviction.pod,
-                at=_seconds(eviction.at),
-                waited=_seconds(eviction.waited),
-                is_open=eviction.is_open,
-            )
-            for eviction in figures.evictions
-        ],
-        crossings=[
-            SimulatedCrossing(
-                pod=crossing.pod, at=_seconds(crossing.at), by=crossing.actor, text=crossing.text
-            )
-            for crossing in figures.crossings
-        ],
+        evictions=figures.evictions,
+        crossings=figures.crossings,
         policies=[_describe_policy(run, policy) for policy in run.dump.policies] or UNSET,
     )
 
@@ -201,17 +146,7 @@ def _describe_policy(run: SimulationRun, found: FoundPolicy) -> SimulatedPolicy:
         refusals=found.refusals,
         phase="" if end is None else choose_policy_phase(end),
         text="" if end is None else end.headline,
-        batches=[
-            SimulatedBatch(
-                number=batch.number,
-                zone=batch.zone,
-                stateful_set=batch.set_name,
-                pods=batch.pods,
-                at=_seconds(batch.begin),
-                seconds=None if batch.end is None else _seconds(batch.end - batch.begin),
-            )
-            for batch in run.figures.list_batches_of(found.name)
-        ],
+        batches=run.figures.list_batches_of(found.name),
     )
 
 
@@ -224,9 +159,5 @@ def _list_reasons(group: GroupDescription) -> Sequence[str]:
 def _list_steps(run: SimulationRun) -> Iterator[SimulatedStep]:
     for line in list_lines(run.records()):
         if line.at >= FIRST_STEP:
-            at = _seconds(line.at)
+            at = to_seconds(line.at)
             yield SimulatedStep(at=at, who=line.who, what=line.what, text=line.text)
-
-
-def _seconds(span: timedelta) -> float:
-    return round(span.total_seconds(), 3)

@@ -29,49 +29,44 @@ _BATCH: Final = ("status", "lastBatch")
 NOT_FOUND: Final = 404
 
 
-class ZonesDown(msgspec.Struct):
+class SimulatedOverlap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Zones of one group that missed pods at the same time."""
 
-    zones: tuple[str, ...]
-    begin: timedelta
-    """When they did for the first time."""
-    span: timedelta = timedelta(0)
-    """How long in all."""
-    is_open: bool = False
-    """Whether they still do in the end."""
+    zones: Sequence[str]
+    at: float
+    seconds: float
+    is_open: bool
 
 
-class Crossing(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that went down, by others than the operator, while no rollout might take one down."""
-
-    at: timedelta
-    pod: str
-    actor: str
-    text: str
-    """Which bound, and by how much."""
-
-
-class EvictionWait(msgspec.Struct, frozen=True, kw_only=True):
-    """An eviction, from its first request until it was allowed."""
+class SimulatedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An eviction that was requested, again and again where it was refused."""
 
     pod: str
-    at: timedelta
-    waited: timedelta
-    is_open: bool = False
+    at: float
+    waited: float
+    is_open: bool
     """Whether it is still refused in the end."""
 
 
-class PolicyBatch(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedCrossing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that others than the operator took down past a bound."""
+
+    pod: str
+    at: float
+    by: str
+    text: str
+
+
+class SimulatedBatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Pods that a policy has replaced together."""
 
-    policy: str
     number: int
     zone: str
-    set_name: str
-    pods: tuple[str, ...]
-    begin: timedelta
-    end: timedelta | None = None
-    """When it was complete, for the last time, or the next began; None where it is open."""
+    stateful_set: str
+    pods: Sequence[str]
+    at: float
+    seconds: float | None = None
+    """Until it was complete; absent where it is open in the end."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,16 +75,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     most_down: Mapping[str, int]
     """The most pods that a zone missed at the same time, whoever is to blame."""
     down_before: Mapping[str, int]
-    overlaps: tuple[ZonesDown, ...]
+    overlaps: tuple[SimulatedOverlap, ...]
     refusals: tuple[str, ...]
     """What was said to the requests of people that were turned away."""
-    crossings: tuple[Crossing, ...] = ()
-    evictions: tuple[EvictionWait, ...] = ()
-    batches: tuple[PolicyBatch, ...] = ()
-    """Of all policies."""
+    crossings: tuple[SimulatedCrossing, ...] = ()
+    evictions: tuple[SimulatedEviction, ...] = ()
+    batches: Mapping[tuple[str, int], SimulatedBatch] = {}
+    """By the name of the policy and the number, in order."""
 
-    def list_batches_of(self, policy: str) -> tuple[PolicyBatch, ...]:
-        return tuple(batch for batch in self.batches if batch.policy == policy)
+    def list_batches_of(self, policy: str) -> list[SimulatedBatch]:
+        return [batch for (name, _), batch in self.batches.items() if name == policy]
 
 
 def add_up(
@@ -116,11 +111,11 @@ def add_up(
         deletes=tuple(state.deletes),
         most_down=dict(sorted(state.most_down.items())),
         down_before=dict(sorted(state.down_before.items())),
-        overlaps=tuple(state.overlaps.values()),
+        overlaps=state.list_overlaps(),
         refusals=tuple(state.refusals),
         crossings=tuple(state.crossings),
         evictions=tuple(state.evictions),
-        batches=tuple(list_batches(commit for commit in records if commit.at < end)),
+        batches=map_batches(commit for commit in records if commit.at < end),
     )
 
 
@@ -134,13 +129,14 @@ class _FiguresState(msgspec.Struct):
     """The zone of a policy that such a StatefulSet is in."""
     deletes: list[str] = []
     refusals: list[str] = []
-    crossings: list[Crossing] = []
-    evictions: list[EvictionWait] = []
+    crossings: list[SimulatedCrossing] = []
+    evictions: list[SimulatedEviction] = []
     _requested: dict[str, timedelta] = {}
     """Evictions that were refused so far, and when they were requested first."""
     most_down: dict[str, int] = {}
     down_before: dict[str, int] = {}
-    overlaps: dict[tuple[str, ...], ZonesDown] = {}
+    _together: dict[tuple[str, ...], tuple[timedelta, timedelta]] = {}
+    """When zones were down together for the first time, and how long in all."""
     _places: dict[str, range] = {}
     """The ordinals of each zone."""
     _zone_of: dict[str, str] = {}
@@ -167,25 +163,40 @@ class _FiguresState(msgspec.Struct):
     def pass_time(self, at: timedelta) -> None:
         """Let the present state have lasted until `at`."""
         for zones in self._list_overlaps():
-            overlap = self.overlaps.setdefault(zones, ZonesDown(zones, self._at))
-            overlap.span += at - self._at
+            begin, span = self._together.get(zones, (self._at, timedelta(0)))
+            self._together[zones] = (begin, span + at - self._at)
         self._at = at
 
     def finish(self, at: timedelta) -> None:
         """Take the present state as the last."""
         self.pass_time(at)
-        for zones in self._list_overlaps():
-            self.overlaps[zones].is_open = True
         for pod, requested in self._requested.items():
-            self.evictions.append(
-                EvictionWait(pod=pod, at=requested, waited=at - requested, is_open=True)
+            self._end_eviction(pod, requested, at, is_open=True)
+
+    def list_overlaps(self) -> tuple[SimulatedOverlap, ...]:
+        """Return which zones were down together; those of the present state are open."""
+        still = {*self._list_overlaps()}
+        return tuple(
+            SimulatedOverlap(
+                zones=zones, at=to_seconds(begin), seconds=to_seconds(span), is_open=zones in still
             )
+            for zones, (begin, span) in self._together.items()
+        )
+
+    def _end_eviction(
+        self, pod: str, requested: timedelta, at: timedelta, *, is_open: bool
+    ) -> None:
+        waited = to_seconds(at - requested)
+        eviction = SimulatedEviction(
+            pod=pod, at=to_seconds(requested), waited=waited, is_open=is_open
+        )
+        self.evictions.append(eviction)
 
     def _take_eviction(self, called: Called) -> None:
         pod = called.request.name
         requested = self._requested.setdefault(pod, called.begun)
         if called.status < 300:
-            self.evictions.append(EvictionWait(pod=pod, at=requested, waited=called.at - requested))
+            self._end_eviction(pod, requested, called.at, is_open=False)
         if called.status < 300 or called.status == NOT_FOUND:
             del self._requested[pod]
 
@@ -221,13 +232,15 @@ class _FiguresState(msgspec.Struct):
         if (zone := self._zone_of.get(pod)) is not None:
             self._down[zone] += more
 
-    def _list_crossings(self, commit: Commit) -> Iterator[Crossing]:
+    def _list_crossings(self, commit: Commit) -> Iterator[SimulatedCrossing]:
         """Yield the bounds that a pod which goes down crosses, unless the operator let it go."""
         zone = self._zone_of.get(commit.name)
         is_granted = commit.before is not None and _decode(commit.before).disruption
         if zone is None or commit.actor == OPERATOR or is_granted:
             return
-        cross = partial(Crossing, at=commit.at, pod=commit.name, actor=commit.actor)
+        cross = partial(
+            SimulatedCrossing, at=to_seconds(commit.at), pod=commit.name, by=commit.actor
+        )
         group, home, limit = (
             self.group_of.get(zone, ""),
             self._name_domain(zone),
@@ -292,40 +305,47 @@ def _decode(pod: JsonObject) -> Pod:
     return decode_pod(msgspec.json.encode(pod))
 
 
-def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
+def map_batches(records: Iterable[Record]) -> dict[tuple[str, int], SimulatedBatch]:
     """Return the batches that began in a history, in order; not those that it began with."""
-    batches: dict[tuple[str, int], PolicyBatch] = {}
+    batches: dict[tuple[str, int], SimulatedBatch] = {}
     for record in records:
         if not isinstance(record, Commit) or record.resource != MULTI_AZ_ROLLOUTS:
             continue
         if record.before is None or record.after is None:
             continue
         old, new = (child(obj, *_BATCH) for obj in (record.before, record.after))
-        key = (record.name, number(new, "number"))
-        if new and number(old, "number") != key[1]:
-            before = (record.name, number(old, "number"))
-            if before in batches and batches[before].end is None:
-                batches[before] = replace(batches[before], end=record.at)
-            batches[key] = _begin_batch(record, new)
+        before, key = (record.name, number(old, "number")), (record.name, number(new, "number"))
+        if new and before != key:
+            if before in batches and batches[before].seconds is None:
+                batches[before] = _end_batch(batches[before], record.at)
+            batches[key] = SimulatedBatch(
+                number=key[1],
+                zone=text(new, "zone"),
+                stateful_set=text(new, "statefulSet"),
+                pods=tuple(text(pod, "name") for pod in children(new, "pods")),
+                at=to_seconds(record.at),
+            )
         elif key in batches:
             had_ended, has_ended = ("completionTime" in obj for obj in (old, new))
             if had_ended != has_ended:
-                batches[key] = replace(batches[key], end=record.at if has_ended else None)
-    return list(batches.values())
+                batches[key] = _end_batch(batches[key], record.at if has_ended else None)
+    return batches
 
 
-def _begin_batch(record: Commit, batch: JsonObject) -> PolicyBatch:
-    return PolicyBatch(
-        policy=record.name,
-        number=number(batch, "number"),
-        zone=text(batch, "zone"),
-        set_name=text(batch, "statefulSet"),
-        pods=tuple(text(pod, "name") for pod in children(batch, "pods")),
-        begin=record.at,
-    )
+def _end_batch(batch: SimulatedBatch, at: timedelta | None) -> SimulatedBatch:
+    return replace(batch, seconds=None if at is None else round(to_seconds(at) - batch.at, 3))
 
 
-def find_shortest_pause(batches: Sequence[PolicyBatch]) -> timedelta | None:
+def find_shortest_pause(batches: Sequence[SimulatedBatch]) -> timedelta | None:
     """Return the shortest time from the end of a batch to the begin of the next."""
-    pauses = [after.begin - before.end for before, after in pairwise(batches) if before.end]
-    return min(pauses, default=None)
+    pauses = [
+        after.at - before.at - before.seconds
+        for before, after in pairwise(batches)
+        if before.seconds is not None
+    ]
+    return timedelta(seconds=min(pauses)) if pauses else None
+
+
+def to_seconds(span: timedelta) -> float:
+    """Return a time since the start, or a span, as it is printed for machines."""
+    return round(span.total_seconds(), 3)

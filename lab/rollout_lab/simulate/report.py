@@ -154,21 +154,21 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
         of = "policy" if run.dump.obeys and run.dump.policies else "group"
         yield f"pods of two zones of a {of} were never down together"
     for overlap in figures.overlaps:
-        lasting = "to the end" if overlap.is_open else f"for {show_span(overlap.span)}"
-        begin = show_span(overlap.begin)
+        lasting = "to the end" if overlap.is_open else f"for {_show_seconds(overlap.seconds)}"
+        begin = _show_seconds(overlap.at)
         yield f"pods of {join_names(overlap.zones)} down together {lasting}, from {begin} on"
     for crossing in figures.crossings[:MOST_CROSSINGS]:
-        yield f"past a bound at {show_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
+        yield f"past a bound at {_show_seconds(crossing.at)}, by {crossing.by}: {crossing.text}"
     hidden = len(figures.crossings) - MOST_CROSSINGS
     if hidden > 0:
         yield f"and past a bound {count(hidden, 'more time')}"
     if run.settings.changes:
         yield f"{count(len(figures.refusals), 'request')} refused"
     for eviction in figures.evictions:
-        waited = show_span(eviction.waited)
+        waited = _show_seconds(eviction.waited)
         if eviction.is_open:
             yield f"the eviction of {eviction.pod} was never allowed, in {waited} to the end"
-        elif eviction.waited >= LEAST:
+        elif eviction.waited >= LEAST.total_seconds():
             yield f"the eviction of {eviction.pod} waits for {waited}"
 
 
@@ -327,6 +327,10 @@ def show_span(span: timedelta) -> str:
     return format_duration(timedelta(seconds=round(span.total_seconds())))
 
 
+def _show_seconds(seconds: float) -> str:
+    return show_span(timedelta(seconds=seconds))
+
+
 def _indent(sentences: Iterable[str]) -> Iterator[str]:
     return (f"{INDENT}{sentence}" for sentence in sentences)
 
@@ -373,7 +377,7 @@ def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
         yield f"shortest pause of {policy.name}", "none" if pause is None else show_span(pause)
     for zone, down in figures.most_down.items():
         yield f"most down of {zone}", str(down)
-    together = sum(overlap.span.total_seconds() for overlap in figures.overlaps)
+    together = sum(overlap.seconds for overlap in figures.overlaps)
     yield "zones down together", f"for {together:.0f}s" if figures.overlaps else "never"
     yield "requests refused", str(len(figures.refusals))
     yield "evictions", _describe_evictions(figures)
@@ -389,7 +393,7 @@ def _describe_evictions(figures: Figures) -> str:
     refused = sum(eviction.is_open for eviction in figures.evictions)
     more = f", {refused} not allowed in the end" if refused else ""
     pods = count(len(figures.evictions), "pod")
-    return f"of {pods}, waited {show_span(longest)} at most{more}"
+    return f"of {pods}, waited {_show_seconds(longest)} at most{more}"
 
 
 def _wrap(text: str, room: int) -> Sequence[str]:

@@ -638,12 +638,12 @@ def _describe_figures(figures: Figures) -> Iterator[str]:
         ]:
             yield f"{word} down {', '.join(down)}"
     for one in figures.overlaps:
-        span = f"{one.begin.total_seconds():.0f}s for {one.span.total_seconds():.0f}s"
+        span = f"{one.at:.0f}s for {one.seconds:.0f}s"
         yield f"{' and '.join(one.zones)} down at {span}{', still' * one.is_open}"
     yield from (f"past a bound: {one.text}" for one in figures.crossings)
     for each in figures.evictions:
-        if each.waited >= timedelta(seconds=1):
-            waited = f"{each.waited.total_seconds():.0f}s{', still' * each.is_open}"
+        if each.waited >= 1:
+            waited = f"{each.waited:.0f}s{', still' * each.is_open}"
             yield f"eviction of {each.pod} waits {waited}"
     if figures.refusals:
         yield f"{len(figures.refusals)} refused"
