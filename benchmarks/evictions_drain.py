@@ -6,19 +6,22 @@ go at a time. All times come from the audit log of a real API server, where the 
 registered with failure policy Fail; a judge that watches from outside counts broken promises.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
 from benchmarks.figures import Figure, Result
 from benchmarks.processes import read_time
 from benchmarks.rollout import open_plane
 from benchmarks.timeline import Json, Rollout, read_rollout
-from tests.system.budgeted import Budgeted, hold
+from tests.system.budgeted import OTHER, create_budgets
+from tests.system.hooked import Hooked, hook_up
 from tests.world.budgets import GROUP, grouped_zones, zone_budget
-from tests.world.clients import CREATED, Drain
+from tests.world.clients import CREATED, Drain, list_victims
+from tests.world.hooks import BUDGET_HOOKS
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
 from tests.world.world import World
@@ -70,10 +73,13 @@ async def measure(*, small: bool) -> Result:
 
 async def _drain(plane: ControlPlane, replicas: int) -> Run:
     async with World(plane, plane.folder, always(PODS)) as world:
-        budget = zone_budget(NAME, {GROUP: NAME}, maxUnavailable=LIMIT)
-        held = await hold(world, *grouped_zones(NAME, replicas=replicas), budgets=[budget])
+        zones = grouped_zones(NAME, replicas=replicas)
+        names = [zone.name for zone in zones]
+        held = await hold(world, zones, LIMIT)
         before, offset = read_time(held.operator.child.pid), plane.audit_size()
-        drain = await _evict_all(held)
+        drain = Drain(world.api, world.namespace, retry=RETRY)
+        await drain.run(await list_victims(world.api, world.namespace, names), DRAINED_LIMIT)
+        await world.wait_ready(names)
         cpu = read_time(held.operator.child.pid).cpu - before.cpu
         violations = await world.judge.violations()  # the audit log is whole after that
         entries = [
@@ -82,7 +88,7 @@ async def _drain(plane: ControlPlane, replicas: int) -> Run:
             if entry.get("objectRef", {}).get("namespace") == world.namespace
         ]
         return Run(
-            rollout=read_drain(entries, held.names, LIMIT),
+            rollout=read_drain(entries, names, LIMIT),
             began=min(map(_received, filter(_is_eviction, entries))),
             requested=len(drain.answers),
             unexpected=len(drain.unexpected()),
@@ -91,11 +97,11 @@ async def _drain(plane: ControlPlane, replicas: int) -> Run:
         )
 
 
-async def _evict_all(held: Budgeted) -> Drain:
-    drain = Drain(held.world.api, held.world.namespace, retry=RETRY)
-    await drain.run(await held.victims(), DRAINED_LIMIT)
-    await held.wait_ready()
-    return drain
+async def hold(world: World, zones: Sequence[ZoneSpec], limit: int) -> Hooked:
+    """Create zones under a budget, and return once their evictions are reviewed."""
+    await create_budgets(world, [zone_budget(NAME, {GROUP: NAME}, maxUnavailable=limit)])
+    probe = ZoneSpec(name=OTHER, group=None, replicas=1)
+    return await hook_up(world, probe, *zones, registration={"hooks": BUDGET_HOOKS})
 
 
 def read_drain(entries: Iterable[Json], zones: Iterable[str], limit: int) -> Rollout:

@@ -14,17 +14,18 @@ from typing import Final
 import msgspec
 
 from benchmarks.evicting import read_cpu
+from benchmarks.evictions_drain import NAME, hold
 from benchmarks.figures import Figure, Result
 from benchmarks.processes import measure_in_child, read_time
 from benchmarks.tasks import Storm, Task
-from tests.system.budgeted import Budgeted, hold
+from tests.system.hooked import Hooked
 from tests.world.assets import locate_assets
-from tests.world.budgets import GROUP, grouped_zones, zone_budget
+from tests.world.budgets import grouped_zones
+from tests.world.clients import list_victims
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ADMIN, ControlPlane
 from tests.world.world import World
 
-NAME: Final = "ingester"
 PODS: Final = Behaviour(
     ready_after=timedelta(milliseconds=500), terminates_after=timedelta(milliseconds=200)
 )
@@ -58,26 +59,26 @@ async def measure(*, small: bool) -> Result:
         await plane.start()
         world = await stack.enter_async_context(World(plane, plane.folder, always(PODS)))
         zones = grouped_zones(NAME, replicas=replicas)
-        budget = zone_budget(NAME, {GROUP: NAME}, maxUnavailable=1)
-        run = await _storm(await hold(world, *zones, budgets=[budget]), count)
+        run = await _storm(world, await hold(world, zones, 1), count)
     setting = {"pods": replicas * 3, "evictions": count, "connections": 64, "max_unavailable": 1}
     return Result(benchmark="evictions_storm", setting=setting, figures=describe(run))
 
 
-async def _storm(held: Budgeted, count: int) -> Run:
-    plane = held.world.plane
+async def _storm(world: World, held: Hooked, count: int) -> Run:
+    plane = world.plane
+    zones = [zone.name for zone in grouped_zones(NAME, replicas=1)]
     storm = Storm(
         port=plane.port,
         token=plane.tokens[ADMIN],
-        namespace=held.world.namespace,
-        pods=tuple(pod.name for pod in await held.victims()),
+        namespace=world.namespace,
+        pods=tuple(pod.name for pod in await list_victims(world.api, world.namespace, zones)),
         count=count,
     )
     operator, server = held.operator.child.pid, plane.child("kube-apiserver").pid
     before, server_before = read_time(operator), read_cpu(server)
     answers = await measure_in_child("storm", Task(storm=storm))
     after, server_after = read_time(operator), read_cpu(server)
-    violations = await held.world.judge.violations()
+    violations = await world.judge.violations()
     for one in violations:  # a count alone helps nobody
         sys.stderr.write(f"evictions_storm: {one}\n")
     return Run(
