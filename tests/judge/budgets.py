@@ -368,7 +368,7 @@ def _judge_by(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
 def _judge_zones(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
     """Judge an eviction by all other zones, and a delete by what was evicted there.
 
-    All else that a delete may break there is judged in `invariants`.
+    All else that a delete may break there is judged in `rollouts`.
     """
     world, is_delete = disruption.world, disruption.eviction is None
     for zone in disruption.list_other_zones(rule):

@@ -1,7 +1,6 @@
 """What a judge of a simulated world gets, and what he says of it.
 
-How long a fact may be unknown is said here; what is promised about it, in `invariants`,
-`invariants_downscale` and `liveness`.
+How long a fact may be unknown is said here; what is promised about it, in the module of its noun.
 """
 
 from datetime import timedelta
