@@ -11,13 +11,13 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from tests.simulation.plans import Kind, Plan, list_plans, record, run_plan
-from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 
@@ -113,9 +113,18 @@ class Tally(msgspec.Struct):
 def run_job(job: Job) -> Summary:
     begin = time.process_time()
     scenario = get_scenario(job.scenario)
-    with _Naming(job):
+    with _naming(job):
         outcome = run(scenario, job.seed) if job.plan is None else run_plan(scenario, job.plan)
-    return _summarize(job, outcome, timedelta(seconds=time.process_time() - begin))
+    return Summary(
+        job=job,
+        violations=tuple(str(each) for each in outcome.verdict.violations),
+        undetermined=outcome.verdict.undetermined,
+        faults=outcome.faults,
+        span=outcome.span,
+        is_healed=outcome.is_healed,
+        trace_hash=outcome.trace_hash,
+        cpu=timedelta(seconds=time.process_time() - begin),
+    )
 
 
 def list_schedules(
@@ -158,31 +167,14 @@ def _count_cores() -> int:
     return max((os.cpu_count() or 1) // workers, 1)
 
 
-def _summarize(job: Job, outcome: Outcome, cpu: timedelta) -> Summary:
-    return Summary(
-        job=job,
-        violations=tuple(str(each) for each in outcome.verdict.violations),
-        undetermined=outcome.verdict.undetermined,
-        faults=outcome.faults,
-        span=outcome.span,
-        is_healed=outcome.is_healed,
-        trace_hash=outcome.trace_hash,
-        cpu=cpu,
-    )
-
-
-class _Naming:
-    """Adds to an error which run it broke: it may come from another process."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            error.add_note(f"in {self._job}")
+@contextmanager
+def _naming(job: Job) -> Iterator[None]:
+    """Add to an error which run it broke: it may come from another process."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in {job}")
+        raise
 
 
 def _begin_process() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 
@@ -65,15 +66,15 @@ def draw_blows(blows: Blows, rng: random.Random, within: timedelta) -> list[Blow
     return [replace(blow, number=number) for number, blow in enumerate(drawn, FIRST_BLOW)]
 
 
+@dataclass
 class Chaos:
     """Lets the blows strike. `run` ends with the last of them."""
 
-    def __init__(self, sandbox: Sandbox, patient: Patient, blows: list[Blow]) -> None:
-        self._sandbox = sandbox
-        self._patient = patient
-        self._blows = blows
-        self._failed: list[str] = []
-        self._is_over = False
+    _sandbox: Sandbox
+    _patient: Patient
+    _blows: list[Blow]
+    _failed: list[str] = field(default_factory=list)
+    _is_over: bool = False
 
     async def run(self) -> None:
         """Strike at each one's time; cancel it to spare the world the rest."""
@@ -239,24 +240,17 @@ def later_webhook(
     return ApiRequest(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="person")
 
 
+@dataclass
 class FaultyHooks:
     """A `HookCaller` around another."""
 
-    def __init__(
-        self,
-        inner: HookCaller,
-        history: History,
-        faults: HookFaults,
-        rng: random.Random,
-        may_strike: Callable[[int], bool],
-    ) -> None:
-        self._inner = inner
-        self._history = history
-        self._faults = faults
-        self._rng = rng
-        self._may_strike = may_strike
-        self._calls = 0
-        self._is_over = False
+    _inner: HookCaller
+    _history: History
+    _faults: HookFaults
+    _rng: random.Random
+    _may_strike: Callable[[int], bool]
+    _calls: int = 0
+    _is_over: bool = False
 
     def heal(self) -> None:
         self._is_over = True

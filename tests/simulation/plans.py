@@ -6,6 +6,7 @@ Which plans there are is decided in `plans`.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
@@ -154,15 +155,13 @@ class PlannedFaults(ScriptedFaults):
         self._record(fault)
 
 
+@dataclass
 class PlannedCourse:
     """A `Course` with one fault, or with none, to be recorded."""
 
-    def __init__(self, plan: Plan | None) -> None:
-        self._plan = plan
-
-    @property
-    def patches_take(self) -> timedelta:
-        return timedelta(0)
+    _plan: Plan | None
+    patches_take: timedelta = NO_TIME
+    faults: PlannedFaults = field(init=False)
 
     def make_faults(self, record: Callable[[Fault], None]) -> PlannedFaults:
         self.faults = PlannedFaults(self._plan, record)

@@ -7,6 +7,7 @@ the history afterwards is the judge's part.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -165,15 +166,13 @@ def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
     return replace(verdict, violations=(*verdict.violations, *defects, *late))
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self, scenario: Scenario, seed: int, course: Course, recorder: LogRecorder
-    ) -> None:
-        self._scenario = scenario
-        self._seed = seed
-        self._course = course
-        self._recorder = recorder
-        self._worlds: list[Sandbox] = []
+    _scenario: Scenario
+    _seed: int
+    _course: Course
+    _recorder: LogRecorder
+    _worlds: list[Sandbox] = field(default_factory=list)
 
     async def play(self, quiet: timedelta, render: Callable[[End], None]) -> None:
         # Printed and not returned: the runner shows its task nowhere, with all of the history.

@@ -5,6 +5,7 @@ is one from which nothing can be taken away that was tried.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -73,12 +74,12 @@ def shrink(case: Case, try_case: Try = find_failure, most_runs: int = MOST_RUNS)
     return _Shrinker(bounded, failure.invariants).shrink(case, failure)
 
 
+@dataclass
 class _Bounded:
     """Runs cases until a number of runs is used up, and then finds no more failures."""
 
-    def __init__(self, try_case: Try, most_runs: int) -> None:
-        self._try_case = try_case
-        self._left = most_runs
+    _try_case: Try
+    _left: int
 
     def fails_as(self, case: Case, invariants: frozenset[str] | None) -> Failure | None:
         """Return the failure of a case, if it is one of these; None requests any."""
@@ -91,10 +92,10 @@ class _Bounded:
         return failure
 
 
+@dataclass
 class _Shrinker:
-    def __init__(self, runs: _Bounded, invariants: frozenset[str]) -> None:
-        self._runs = runs
-        self._invariants = invariants
+    _runs: _Bounded
+    _invariants: frozenset[str]
 
     def shrink(self, case: Case, failure: Failure) -> Case:
         """Take faults away, then pods and zones, then faults again."""

@@ -1,5 +1,6 @@
 """Another webhook behind ours, for golden scenarios and the tests of the operator."""
 
+from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
@@ -10,12 +11,12 @@ from rollout_operator.kube.api import JsonObject
 QUOTA_PATH: Final = "/quota"
 
 
+@dataclass
 class Quota:
     """Another webhook behind ours: a `HookCaller` around the one to the operator."""
 
-    def __init__(self, inner: HookCaller) -> None:
-        self._inner = inner
-        self.is_used_up = True
+    _inner: HookCaller
+    is_used_up: bool = True
 
     async def __call__(self, call: HookCall) -> bytes:
         if not call.path.startswith(QUOTA_PATH):
