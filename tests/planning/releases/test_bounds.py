@@ -1,17 +1,52 @@
-"""A status can always be written, however much others write of releases, gates and health."""
+"""What others write of releases, gates, health and schedules has an end, and nothing is lost."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from rollout_operator.model.releases import RefusedRelease, Release
+from rollout_operator.model import names
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.release_plan import FluxObject, FluxReference, FluxWrite, Writers
+from rollout_operator.model.releases import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
+    GateOrigin,
+    OwnerReference,
+    RefusedRelease,
+    Release,
+    ReleaseGate,
+    ScheduleObject,
+)
 from rollout_operator.planning.bake import MOST_FAILED
 from rollout_operator.planning.candidates import assess_gates
+from rollout_operator.planning.flux import RELEASED, name_manager, plan_flux_writes
 from rollout_operator.planning.releases import plan_release
-from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate
+from rollout_operator.planning.schedules import (
+    MOST_LISTED,
+    MOST_SCHEDULES,
+    KnownSchedules,
+    ScheduleReading,
+    list_by_gate,
+    list_by_rollout,
+    list_holds,
+    read_schedule,
+    render_schedule_status,
+)
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, at, check, entry, gate, head
 from tests.planning.releases.release_world import ReleaseWorld
+from tests.planning.releases.schedules.schedule_builders import (
+    MORNING,
+    gated,
+    make_gates,
+    plan,
+    schedule,
+    snapshot,
+)
 
 # An object of the API has 1.5 MiB, of which spec, annotations and managed fields need theirs.
 MOST: Final = 1400 * 1024
@@ -145,3 +180,156 @@ def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
     )
     plan = plan_release(msgspec.structs.replace(world.snapshot(), rollout=refused))
     assert plan.status.available_releases == old
+
+
+# Schedules: their bounds, and which of them a gate or Rollout concerns
+
+
+OWNER = OwnerReference(
+    api_version="kuberik.com/v1alpha1", kind=SCHEDULE, name="nights", uid=Uid("1")
+)
+LABELS = {names.SCHEDULE_NAME: "freeze", names.SCHEDULE_KIND: CLUSTER_SCHEDULE}
+
+
+def test_names_and_labels_have_room() -> None:
+    """RELB-31 (h): 253 characters for a name, 63 for a label."""
+    long = "r" * 250
+    known = snapshot(schedule("s" * 80), gated(long + "a"), gated(long + "b"))
+    gates = make_gates(known)
+
+    assert len({one.head.name for one in gates}) == 2
+    assert all(len(one.head.name) <= 253 for one in gates)
+    assert all(len(text) <= 63 for one in gates for text in one.origin.labels.values())
+    assert plan(replace(known, gates=gates)).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "concerned"), [(SCHEDULE, ["nights"]), (CLUSTER_SCHEDULE, ["freeze"])]
+)
+def test_a_gate_concerns_those_that_it_names(kind: str, concerned: list[str]) -> None:
+    """REL-101: its owner and its labels, each of the kind that is read."""
+    origin = GateOrigin(labels=LABELS, owners=(OWNER,))
+    gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
+    assert list(list_by_gate(kind, gate)) == concerned
+
+
+def test_a_gate_names_a_schedule_once() -> None:
+    labels = {names.SCHEDULE_NAME: "nights", names.SCHEDULE_KIND: SCHEDULE}
+    origin = GateOrigin(labels=labels, owners=(OWNER,))
+    gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
+    assert list(list_by_gate(SCHEDULE, gate)) == ["nights"]
+
+
+def test_a_rollout_concerns_those_that_select_it() -> None:
+    """REL-101: and those that cannot say what they select."""
+    web = LabelSelector(labels={"tier": "web"})
+    schedules = [
+        schedule("web", rollouts=web),
+        schedule("invalid", rollouts=None),
+        schedule("all"),
+    ]
+    selected = gated(labels={"tier": "web"})
+    assert list(list_by_rollout(schedules, [selected])) == ["web", "invalid", "all"]
+    assert list(list_by_rollout(schedules, [gated()])) == ["invalid", "all"]
+
+
+def test_a_status_has_room_for_any_number_of_rules_and_gates() -> None:
+    """REL-100: an object of 1.5 MiB at most is stored, and tenants choose names."""
+    rule_names = [*(f"rule-{number}" for number in range(20_000)), "n" * 300_000]
+    rules = tuple(replace(MORNING, name=name) for name in reversed(rule_names))
+    rollouts = [gated(f"{'app' * 60}-{number}") for number in range(3000)]
+    known = snapshot(schedule(namespace="", rules=rules), *rollouts)
+    status = render_schedule_status(known, plan(known), {})
+
+    assert len(msgspec.json.encode(status)) < 512 * 1024
+    assert status.matching_rollouts == 3000
+    assert len(status.managed_gates) == MOST_LISTED
+    assert 1000 < len(status.active_rules) < len(rules)
+    assert status.active_rules[1:3] == ("rule-19999", "rule-19998")
+
+
+def test_thousands_of_schedules_make_a_pass_no_longer() -> None:
+    """RELB-42: what is not read holds, since a closed schedule may be among it."""
+    read: list[str] = []
+
+    def load(schedule: ScheduleObject) -> ScheduleReading:
+        read.append(schedule.head.name)
+        return read_schedule(schedule, START, ZoneInfo)
+
+    many = tuple(schedule(f"s{number}", time_zone="Atlantis") for number in range(1000))
+    holds = list_holds(KnownSchedules(schedules=many), gated(labels={}), (), load)
+
+    assert len(read) == MOST_SCHEDULES
+    assert len(holds) == MOST_SCHEDULES + 1
+    assert holds[-1] == "900 schedules beyond the 100 that are read"
+
+
+# What a Rollout writes into objects of Flux, and as which field manager
+
+
+def variables(claims: str, writers: Writers | None = None, **values: str) -> FluxObject:
+    """Return a Kustomization whose variables belong to Rollouts: `a=web b=api`."""
+    return FluxObject(
+        kind="Kustomization",
+        head=head("app"),
+        api_version="kustomize.toolkit.fluxcd.io/v1",
+        source=FluxReference(kind="OCIRepository", namespace="prod", name="app"),
+        rollouts=dict(one.split("=") for one in claims.split()),
+        values=values,
+        writers=writers or {},
+    )
+
+
+def test_managers_of_rollouts_are_apart() -> None:
+    """RELB-13: the API server takes 128 characters, and a Rollout may have 253."""
+    long = ["a" * 250 + end for end in "xy"]
+    names = [name_manager(one) for one in ("web", *long)]
+
+    assert names[0] == "rollout-controller/web"
+    assert [len(one) for one in names[1:]] == [128, 128]
+    assert len({*names, RELEASED}) == 4
+
+
+def _carry_out(values: dict[str, str], writers: dict[str, set[str]], write: FluxWrite) -> None:
+    """Do what the API server does with a server-side apply to a map."""
+    spec: Any = write.body.get("spec", {})
+    wanted: Mapping[str, str] = spec.get("postBuild", {}).get("substitute", {})
+    for name, value in wanted.items():
+        if values.get(name) != value:
+            assert write.is_forced or name not in writers
+            writers[name] = set()
+        values[name] = value
+        writers.setdefault(name, set()).add(write.manager)
+    for name in [one for one in writers if one not in wanted]:
+        writers[name] -= {write.manager}
+        if not writers[name]:
+            del writers[name], values[name]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param("a=web b=web", id="RELB-13 it is at rest"),
+        pytest.param("a=web", id="RELB-13 an annotation goes"),
+        pytest.param("a=api b=web", id="RELB-13 a variable changes hands"),
+        pytest.param("", id="RELB-13 all go"),
+    ],
+)
+def test_no_value_ever_goes_and_plans_come_to_rest(after: str) -> None:
+    """RELB-13 and RELB-15: also where each plan is cut off after its first write."""
+    values, writers = {"a": "1", "b": "1", "c": "0"}, {name: {"kustomize"} for name in "abc"}
+    for claims in ("a=web b=web", after):
+        for _ in range(10):
+            for rollout in ("web", "api"):
+                managers = {name: tuple(sorted(found)) for name, found in writers.items()}
+                item = variables(claims, managers, **values)
+                for write in plan_flux_writes(rollout, "2", [item]).writes[:1]:
+                    _carry_out(values, writers, write)
+                assert values.keys() == {"a", "b", "c"}
+
+    assert values == {"a": "2", "b": "2", "c": "0"}
+    claims_after = dict(one.split("=") for one in after.split())
+    # What has the right value already is not taken over: it would be a write for nothing.
+    for name, holding in writers.items():
+        owner = name_manager(claims_after.get(name, ""))
+        assert holding <= {owner, RELEASED, "kustomize"}
