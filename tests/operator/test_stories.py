@@ -1,30 +1,36 @@
-"""The whole operator on a simulated cluster: texts of commands beside this file."""
+"""The whole operator on a simulated cluster, and its Events: texts of commands beside this file."""
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.goldens import Golden
 from tests.operator.event_stage import EventStage
 from tests.operator.stage import OperatorStage
-from tests.stories import Story, read_stories
+from tests.stories import Stage, Story, read_stories
 from tests.virtual_time import in_virtual_time
 
-pytestmark = pytest.mark.thorough
+EVENTS: Final = Path(__file__).with_name("events.txt")
+TEXTS: Final = {*Path(__file__).parent.glob("*.txt")} - {EVENTS}
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(
-    story: Story, golden: Golden, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("story", read_stories(EVENTS))
+def test_events(story: Story, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    _play(story, golden, EventStage(monkeypatch))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("story", read_stories(*TEXTS))
+def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     about = story.path.stem
-    stage = (
-        EventStage(monkeypatch)
-        if about == "events"
-        else OperatorStage(
-            lines, has_webhooks=about == "scaling", is_quick=about in ("scaling", "marks")
-        )
+    stage = OperatorStage(
+        lines, has_webhooks=about == "scaling", is_quick=about in ("scaling", "marks")
     )
+    _play(story, golden, stage)
+
+
+def _play(story: Story, golden: Golden, stage: Stage) -> None:
     found: list[str] = []
 
     @in_virtual_time
