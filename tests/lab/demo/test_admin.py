@@ -1,13 +1,11 @@
 """The pages of a demo that serves: those of the operator, for this machine alone."""
 
 import asyncio
-import socket
 
 import pytest
 from rollout_lab.demo.command import HOST, make_admin
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.names import ConfigError
 from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
 
@@ -37,16 +35,3 @@ async def test_the_pages_of_the_operator_are_served_to_no_other_client() -> None
             await get(server.port, "/ready", host="127.0.0.2")
     finally:
         await server.stop()
-
-
-async def test_a_port_that_is_taken_is_reported_with_its_flag() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        second = admin(port)
-        try:
-            with pytest.raises(ConfigError) as refused:
-                await second.start(HOST)
-        finally:
-            await second.stop()
-
-    assert str(refused.value) == f"-server.port: port {port} is in use"
