@@ -280,7 +280,8 @@ def judge(story: Story) -> str:
     _play(history, f"{begin}; {command.partition(': ')[2]}")
     promises = history.promises
     if promises.is_observed:
-        return _count(list_observed_violations(history.history, promises))
+        found = list_observed_violations(history.history, promises)
+        return "; ".join([_count(found) or "clean", *(map(str, found) if history.says else ())])
     verdict = judge_book(history.history, promises)
     said = [*map(str, (*verdict.violations, *verdict.unpromised))]
     assert "None" not in " ".join(said), "all is said of what is found: when, of what, and why"
