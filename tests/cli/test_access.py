@@ -5,7 +5,6 @@ from errno import EACCES
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.cli.main import main
@@ -13,26 +12,11 @@ from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.kube.connection import Access
 from rollout_operator.model.names import ConfigError
+from tests.cli.kubeconfig import write_kubeconfig
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 POD = "/api/v1/namespaces/mimir/pods/a-0"
 EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
-
-
-def write(file: Path, server: str = "https://unused:1", namespace: str = "mimir") -> Path:
-    """Write a kubeconfig with two contexts: `first`, which is the current one, and `second`."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    contexts: list[object] = [
-        {"name": "first", "context": {"cluster": "k", "namespace": namespace}},
-        {"name": "second", "context": {"cluster": "k"}},
-    ]
-    content = {
-        "current-context": "first",
-        "contexts": contexts,
-        "clusters": [{"name": "k", "cluster": {"server": server}}],
-    }
-    file.write_text(yaml.safe_dump(content))
-    return file
 
 
 def find(*words: str, **environ: str) -> Access:
@@ -45,8 +29,8 @@ def files_of(access: Access) -> tuple[Path, ...]:
 
 
 def test_d_76_a_flag_goes_before_the_environment_and_that_before_home(tmp_path: Path) -> None:
-    by_flag, by_environ = write(tmp_path / "flag"), write(tmp_path / "environ")
-    at_home = write(tmp_path / "home/.kube/config")
+    places = ("flag", "environ", "home/.kube/config")
+    by_flag, by_environ, at_home = (write_kubeconfig(tmp_path / place) for place in places)
     environ = {"KUBECONFIG": str(by_environ), "HOME": str(tmp_path / "home")}
 
     assert files_of(find(f"--kubeconfig={by_flag}", **environ)) == (by_flag,)
@@ -55,7 +39,7 @@ def test_d_76_a_flag_goes_before_the_environment_and_that_before_home(tmp_path: 
 
 
 def test_d_76_files_of_the_environment_that_are_not_there_are_left_out(tmp_path: Path) -> None:
-    first, second = write(tmp_path / "1", namespace="one"), write(tmp_path / "2", namespace="two")
+    first, second = (write_kubeconfig(tmp_path / name, namespace=name) for name in ("one", "two"))
 
     access = find(KUBECONFIG=f"{tmp_path}/none:{first}::{second}")
 
@@ -73,7 +57,7 @@ def test_d_76_files_of_the_environment_that_are_not_there_are_left_out(tmp_path:
     ],
 )
 def test_d_76_the_namespace(tmp_path: Path, words: tuple[str, ...], namespace: str) -> None:
-    file = write(tmp_path / "config")
+    file = write_kubeconfig(tmp_path / "config")
 
     assert find(*words, KUBECONFIG=str(file)).namespace == namespace
 
@@ -117,16 +101,16 @@ def test_a_file_that_may_not_be_opened_is_named(
 
 
 def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: Path) -> None:
-    file = write(tmp_path / "config")
+    file = write_kubeconfig(tmp_path / "config")
 
     with pytest.raises(ConfigError, match=r"contexts\[name=frst\]\.context .* did you mean first"):
         find("-context=frst", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=r"\.context is not there; there is only first, second$"):
         find("-context=other", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=r'\.server: "10\.0\.0\.1:6443" must begin with https://'):
-        find(KUBECONFIG=str(write(tmp_path / "plain", "10.0.0.1:6443")))
+        find(KUBECONFIG=str(write_kubeconfig(tmp_path / "plain", "10.0.0.1:6443")))
     with pytest.raises(ConfigError, match=r'of the context: "\.\./x" is not a name of a namesp'):
-        find(KUBECONFIG=str(write(tmp_path / "odd", namespace="../x")))
+        find(KUBECONFIG=str(write_kubeconfig(tmp_path / "odd", namespace="../x")))
     with pytest.raises(UsageError, match=r"-namespace: \"\.\./x\" is not a name of a namespace"):
         find("-n", "../x", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}/none: No such file"):
@@ -136,7 +120,7 @@ def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: 
 async def test_the_server_of_the_file_is_called(tmp_path: Path) -> None:
     async with FakeApi() as server:
         server.on("GET", POD, reply({}))
-        file = write(tmp_path / "config", server.url)
+        file = write_kubeconfig(tmp_path / "config", server.url)
         async with open_client(find(KUBECONFIG=str(file))) as client:
             assert await client.fetch(PODS, "mimir", "a-0") == b"{}"
 
@@ -177,7 +161,7 @@ async def test_d_76_a_namespace_that_does_not_exist_is_no_empty_one(
         for scope in ("", "/namespaces/mimir"):
             server.on("GET", f"/apis/apps/v1{scope}/statefulsets", reply(EMPTY))
             server.on("GET", f"/api/v1{scope}/pods", reply(EMPTY))
-        flag = f"-kubeconfig={write(tmp_path / 'config', server.url)}"
+        flag = f"-kubeconfig={write_kubeconfig(tmp_path / 'config', server.url)}"
         ended = await asyncio.to_thread(main, [*words, flag])
 
     shown = capsys.readouterr()
@@ -207,7 +191,7 @@ async def test_why_the_api_server_does_not_answer_is_told_once(
 ) -> None:
     async with FakeApi() as server:
         where = url if ":" in url else server.url.replace("http", "https")
-        flag = f"-kubeconfig={write(tmp_path / 'config', where)}"
+        flag = f"-kubeconfig={write_kubeconfig(tmp_path / 'config', where)}"
         assert await asyncio.to_thread(main, [*words, flag]) == 1
 
     said = capsys.readouterr().err

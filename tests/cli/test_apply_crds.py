@@ -9,7 +9,7 @@ from rollout_operator.cli.admin import read_definitions
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import DEFINITIONS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import ConfigError
-from tests.cli.test_uninstall_command import kubeconfig
+from tests.cli.kubeconfig import write_kubeconfig
 from tests.code_rules import ROOT
 from tests.kube.fake_api import FakeApi, refuse, reply
 
@@ -30,47 +30,6 @@ def name_of(definition: JsonObject) -> str:
 
 def test_the_shipped_definitions_are_read() -> None:
     assert {*map(name_of, read_definitions(CRDS))} == NAMES
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        pytest.param(
-            f"{KIND}\nspec:\n  - a\n b: c\n", r"a\.yaml: .* not YAML \(line 6, col", id="broken"
-        ),
-        pytest.param("\n\na: [", r"not YAML \(line 4, .*seems to end early", id="cut off"),
-        pytest.param(
-            f"{KIND}\nspec: {{group: b}}\nspec: {{}}",
-            r'a\.yaml: key "spec" is given twice \(line 5, column 1\)',
-            id="a key twice",
-        ),
-        pytest.param(
-            f"{KIND}\nspec:\n  versions:\n  - schema: {{type: object, type: array}}",
-            r'key "type" is given twice \(line 6,',
-            id="a key twice below",
-        ),
-        pytest.param(
-            '{"kind": "CustomResourceDefinition",\n "kind": "Pod"}',
-            r'key "kind" is given twice \(line 2,',
-            id="a key twice in JSON",
-        ),
-        pytest.param(f"{KIND}\nspec: &a {{b: *a}}", "nested too deeply", id="endless"),
-        pytest.param("apiVersion: v1\nkind: Pod", "something else", id="another kind"),
-        pytest.param("kind: Pod", "kind Pod without apiVersion", id="no version"),
-        pytest.param(
-            f"{KIND}\nspec: {{group: b}}",
-            'spec.group: "b" is neither rollout-operator.grafana.com nor',
-            id="of others",
-        ),
-        pytest.param("", "no YAML file with a definition", id="empty"),
-    ],
-)
-def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
-    """DEP-80: the Job has rights on definitions, and uses them for our own only."""
-    (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=error) as refused:
-        read_definitions(tmp_path)
-    assert "statefulsets,pods" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["a.yml", "a.yaml"])
@@ -125,11 +84,10 @@ async def test_a_refusal_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 async def _run(api: FakeApi, at: Path) -> int:
     """Return the exit code of the command, run beside the server as a process would be."""
-    words = ["admin", "apply-crds", str(CRDS), f"-kubeconfig={kubeconfig(at, server=api.url)}"]
+    words = [
+        "admin",
+        "apply-crds",
+        str(CRDS),
+        f"-kubeconfig={write_kubeconfig(at / 'config', api.url)}",
+    ]
     return await asyncio.to_thread(main, words)
-
-
-@pytest.mark.parametrize("words", [(), ("a", "b")])
-def test_one_folder_is_named(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["apply-crds", *words]) == 2
-    assert "name one folder" in capsys.readouterr().err

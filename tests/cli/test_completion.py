@@ -6,8 +6,7 @@ import subprocess
 import pytest
 
 from rollout_operator.cli.completion import map_flags, render_bash, render_fish, render_zsh
-from rollout_operator.cli.main import COMMANDS, main
-from rollout_operator.model.names import ExitCode
+from rollout_operator.cli.main import COMMANDS
 
 
 def test_all_flags_of_a_command_are_known() -> None:
@@ -54,11 +53,6 @@ def test_bash_completes_commands_and_flags(line: str, offered: str) -> None:
     assert done.stdout.split() == offered.split()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_that_is_offered_has_a_script(shell: str) -> None:
-    assert main(["completion", shell]) == ExitCode.DONE
-
-
 def test_zsh_and_fish_know_the_same_words() -> None:
     flags = {"status": ("watch", "output"), "run": ("mode",)}
 
@@ -69,14 +63,3 @@ def test_zsh_and_fish_know_the_same_words() -> None:
     assert "-a status -d" in fish
     assert '"__fish_use_subcommand; or __fish_seen_subcommand_from run" -o mode' in fish
     assert '-a "apply-crds uninstall-webhooks"' in fish
-
-
-@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
-def test_another_shell_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", *words]) == ExitCode.BAD_COMMAND_LINE
-    assert "name one shell: bash, zsh, fish" in capsys.readouterr().err
-
-
-def test_the_script_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "bash"]) == 0
-    assert capsys.readouterr().out.startswith("_rollout_operator() {\n")

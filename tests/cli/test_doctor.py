@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.cli.doctor import choose_exit_code, render_json, render_text, run
-from rollout_operator.config.grammar import HelpRequested, UsageError
+from rollout_operator.cli.doctor import choose_exit_code, render_json, render_text
 from rollout_operator.model.diagnosis import Diagnosis, Finding, FindingCode, SkippedCheck
 from rollout_operator.model.names import ExitCode
 from rollout_operator.model.outcome import Severity
@@ -122,20 +121,3 @@ def test_json_has_the_same_for_scripts() -> None:
         ],
         "skipped": [{"check": "order of zones", "why": "cannot list statefulsets"}],
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("-o", "yaml"), '-output must be one of text, json: "yaml"'),
-        (("prod",), "unexpected word: prod"),
-    ],
-)
-def test_a_bad_command_line_is_refused(words: tuple[str, ...], part: str) -> None:
-    with pytest.raises(UsageError, match=part):
-        run(words)
-
-
-def test_help_is_requested() -> None:
-    with pytest.raises(HelpRequested):
-        run(("-help",))

@@ -17,11 +17,11 @@ from rollout_operator.cli.explain import (
 from rollout_operator.cli.main import main
 from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.cli.status import render_group_line
-from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.model.names import GROUP_LABEL, Denied, ExitCode, InvalidInput, NotFound
+from rollout_operator.model.names import GROUP_LABEL, Denied, InvalidInput, NotFound
 from rollout_operator.model.outcome import Code
-from tests.cli.test_status import EMPTY, write_config
+from tests.cli.kubeconfig import write_kubeconfig
+from tests.cli.test_status import EMPTY
 from tests.kube.fake_api import FakeApi, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster, requesting
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -163,7 +163,7 @@ async def test_the_operator_is_asked_what_only_it_knows(
     async with FakeApi() as server:
         for path in ("apis/apps/v1/namespaces/mimir/statefulsets", "api/v1/namespaces/mimir/pods"):
             server.on("GET", f"/{path}", reply(EMPTY))
-        config = write_config(tmp_path, server)
+        config = write_kubeconfig(tmp_path / "config", server.url)
         await asyncio.to_thread(main, [*words, f"-kubeconfig={config}"])
         asked = any("/proxy/status.json" in request.path for request in server.requests)
         assert asked is is_asked
@@ -208,33 +208,3 @@ async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
 )
 def test_what_words_name(words: list[str], target: ExplainedObject) -> None:
     assert read_target(words) == target
-
-
-@pytest.mark.parametrize(
-    ("words", "wrong"),
-    [
-        ([], ""),
-        (["pod/"], ""),
-        (["svc/a"], ', not "svc"'),
-        (["zpdb/a"], ', not "zpdb"'),
-        (["a-0", "b-0"], ', not "a-0"'),
-        (["a", "b", "c"], ""),
-    ],
-)
-def test_other_words_are_refused(
-    words: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UsageError):
-        read_target(words)
-    assert main(["explain", *words]) == ExitCode.BAD_COMMAND_LINE
-    shown = capsys.readouterr().err
-    assert "name one object: NAME of a pod or StatefulSet" in shown
-    assert shown.endswith(f" or healthcheck{wrong}. See rollout-operator explain -help\n")
-
-
-def test_no_word_is_answered_with_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain"]) == ExitCode.BAD_COMMAND_LINE
-
-    said = capsys.readouterr().err
-    short = {ExplainedKind.SET: "sts", ExplainedKind.POLICY: "mazr"}
-    assert [kind for kind in ExplainedKind if short.get(kind, kind) not in said] == []

@@ -6,18 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from rollout_lab.zones import three_zones
 
-from rollout_operator.cli.main import main
 from rollout_operator.cli.render import read_output
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, report_changes, show
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.description import SCHEMA_VERSION
-from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
+from rollout_operator.model.names import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.operator.inspect import Inspection
 from tests.cli.described import EXAMPLE
+from tests.cli.kubeconfig import write_kubeconfig
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -28,23 +27,6 @@ EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
 ZONES = three_zones(replicas=2)
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["-o=yaml"], '-output must be one of text, wide, json: "yaml"'),
-        (["-w", "-o=json"], "-watch shows text: leave out -output=json"),
-        (["sts/a"], "unexpected word: sts/a; an object is named by NAME, a group by group/NAME"),
-        (["a", "-group=b"], "name a group by -group or another object, not both"),
-        (["-gruop=x"], "did you mean -group?"),
-    ],
-)
-def test_a_bad_command_line_ends_with_2(
-    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["status", *words]) == ExitCode.BAD_COMMAND_LINE
-    assert problem in capsys.readouterr().err
-
-
 def test_json_is_the_description() -> None:
     one = json.loads(render_json([EXAMPLE], is_everywhere=False))
     assert (one["schema_version"], one["namespace"]) == (SCHEMA_VERSION, "mimir")
@@ -53,22 +35,12 @@ def test_json_is_the_description() -> None:
     assert json.loads(render_json([EXAMPLE], is_everywhere=True)) == [one]
 
 
-def write_config(folder: Path, server: FakeApi) -> Path:
-    """Write a kubeconfig for a fake API server and return its path."""
-    file = folder / "config"
-    content = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "namespace": "mimir"}}],
-        "clusters": [{"name": "k", "cluster": {"server": server.url}}],
-    }
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
 async def run(server: FakeApi, folder: Path, *words: str) -> str:
     """Run the command on a fake API server; return what it shows."""
     stream = io.StringIO()
-    parsed = parse_mixed(STATUS_FLAGS, [f"-kubeconfig={write_config(folder, server)}", *words])
+    parsed = parse_mixed(
+        STATUS_FLAGS, [f"-kubeconfig={write_kubeconfig(folder / 'config', server.url)}", *words]
+    )
     await show(parsed, read_output(stream, {}))
     return stream.getvalue()
 

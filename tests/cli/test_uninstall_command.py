@@ -4,33 +4,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import yaml
 
-from rollout_operator.cli.admin import render_usage
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
+from tests.cli.kubeconfig import write_kubeconfig
 from tests.cli.test_uninstall_webhooks import NAMESPACE, NO_DOWNSCALE, NOTHING, configuration
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 Captured = pytest.CaptureFixture[str]
 
 
-def kubeconfig(at: Path, *, server: str = "", namespace: str = "") -> Path:
-    file = at / "kubeconfig"
-    context = {"cluster": "a", "user": "a", "namespace": namespace}
-    content = {
-        "current-context": "a",
-        "contexts": [{"name": "a", "context": context}],
-        "clusters": [{"name": "a", "cluster": {"server": server}}],
-        "users": [{"name": "a", "user": {"token": "t"}}],
-    }
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
 async def run(api: FakeApi, at: Path, *words: str) -> int:
     """Return the exit code of the command, run beside the server as a process would be."""
-    flags = [f"-namespace={NAMESPACE}", f"-kubeconfig={kubeconfig(at, server=api.url)}"]
+    flags = [f"-namespace={NAMESPACE}", f"-kubeconfig={write_kubeconfig(at / 'config', api.url)}"]
     return await asyncio.to_thread(main, ["uninstall-webhooks", *flags, *words])
 
 
@@ -96,41 +82,10 @@ async def test_a_kubeconfig_says_it_all(
     async with FakeApi() as api:
         path = serve(api, configuration("no-downscale-prod"))
         api.on("DELETE", path, reply({"kind": "Status", "status": "Success"}))
-        file = kubeconfig(tmp_path, server=api.url, namespace="" if words else NAMESPACE)
+        file = write_kubeconfig(tmp_path / "config", api.url, "" if words else NAMESPACE)
         monkeypatch.setenv("KUBECONFIG", str(file))
 
         assert await asyncio.to_thread(main, ["uninstall-webhooks", *words]) == 0
 
     assert api.requests[0].query["labelSelector"] == "grafana.com/namespace=prod"
     assert capsys.readouterr().out == f"{NO_DOWNSCALE}: deleted\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["-n=a/b"], '-namespace: "a/b" is not a name'),
-        (["-n="], "-namespace is empty"),
-        (["-n=a", "b"], "unexpected word: b"),
-        (["-log.level=info"], "flag provided but not defined: -log.level"),
-    ],
-)
-def test_a_bad_command_line_touches_nothing(
-    words: list[str],
-    line: str,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, server="https://127.0.0.1:1")))
-    assert main(["uninstall-webhooks", *words]) == 2
-
-    shown = capsys.readouterr().err
-    assert shown.startswith(f"rollout-operator: {line}")
-    assert shown.endswith(". See rollout-operator admin -help\n")
-    assert shown.count("\n") == 1
-
-
-def test_the_command_shows_its_own_help(capsys: Captured) -> None:
-    assert main(["uninstall-webhooks", "-h"]) == 0
-    assert capsys.readouterr().out == render_usage()
-    assert max(map(len, render_usage().splitlines())) <= 100

@@ -12,7 +12,6 @@ from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_lab.zones import three_zones
 
 from rollout_operator.cli.access import NOTHING, Named
-from rollout_operator.cli.main import main
 from rollout_operator.cli.wait import HELD_FOR, Awaited, Goal, RolloutWait, WaitProgress
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
@@ -332,20 +331,3 @@ async def test_of_many_groups_only_what_changes_is_reported_the_worst_first() ->
             "group b: waiting",
             "not rolled-out within 8s",
         ]
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["-for=ready"], '-for must be one of rolled-out, whole: "ready"'),
-        (["-timeout=-1s"], "-timeout must not be negative"),
-        (["-timeout=10"], "write 10s or 10m"),
-        (["sts/a"], "unexpected word: sts/a; an object is named by NAME, a group by group/NAME"),
-        (["-stalled-after=-1s"], "-stalled-after must not be negative"),
-    ],
-)
-def test_a_bad_command_line_ends_with_2(
-    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["wait", *words]) == ExitCode.BAD_COMMAND_LINE
-    assert problem in capsys.readouterr().err

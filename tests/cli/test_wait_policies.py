@@ -11,7 +11,6 @@ from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.access import Named, read_named
 from rollout_operator.cli.wait import HELD_FOR, Goal
-from rollout_operator.config.grammar import UsageError
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.planning.describe_policies import OBEYED_WITHIN
 from tests.cli.test_wait import Wait
@@ -151,11 +150,3 @@ async def test_a_policy_that_an_operator_may_see_any_moment_is_waited_for_by_nam
 )
 def test_an_object_is_named_as_for_explain(words: list[str], named: Named) -> None:
     assert read_named(words) == named
-
-
-@pytest.mark.parametrize(
-    "words", [["mazr/"], ["db/"], ["/db"], ["sts/db"], ["mazr/a", "b"], ["a", "b"]]
-)
-def test_other_words_are_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="a MultiAZRollout by mazr/NAME"):
-        read_named(words)

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.cli.access import Named, read_named
-from rollout_operator.cli.wait import await_release, run
-from rollout_operator.config.grammar import UsageError
+from rollout_operator.cli.wait import await_release
 from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUTS
 from rollout_operator.model.description import ReleasePhase
 from rollout_operator.model.names import ExitCode, InvalidInput
@@ -124,18 +123,3 @@ def test_what_is_requested_counts_before_it_has_had_an_effect() -> None:
 def test_a_rollout_is_named_as_for_explain() -> None:
     assert read_named(["rollout/app"]) == read_named(["Rollouts", "app"]) == Named(release="app")
     assert read_named(["rollout/app"], tag="1") == Named(release="app", tag="1")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-tag=1"], "-tag is of a Rollout"),
-        (["mazr/db", "-tag=1"], "-tag is of a Rollout"),
-        (["rollout/"], "a Rollout by rollout/NAME"),
-        (["rollout/app", "-group=web"], "not both"),
-        (["rollout/app", "-for=whole"], "a Rollout has none"),
-    ],
-)
-def test_other_words_are_refused(words: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        run(words)
