@@ -1,4 +1,4 @@
-"""Short builders of views for tables of planner cases, and the short form of a plan.
+"""Short builders of views for tables of planner cases.
 
 The pods of a zone are one letter each, by ordinal: `p`, `l`, `o` for a ready pod at revision prev,
 last, old; the capital for one that crashes again and again; `t`, `T` for a terminating one at prev,
@@ -9,7 +9,7 @@ does not exist.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, TypeVar, assert_never
+from typing import Final, TypeVar
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -23,14 +23,6 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.objects import Deletion, Group, Pod, StatefulSet, Unreadable, Zone
-from rollout_operator.model.outcome import (
-    Action,
-    Code,
-    EqualPods,
-    Plan,
-    RecordRevision,
-    ReplacePods,
-)
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 REVISIONS: Final = {
@@ -165,29 +157,6 @@ def unreadable(kind: str, name: str, *, owner: str | None = None) -> Unreadable:
         owner_uid=None if owner is None else sts_uid(owner),
         error='spec.replicas: expected int, got str: "x"',
     )
-
-
-def outline(plan: Plan) -> list[str]:
-    """Return the whole plan as short lines: actions with their pods, waits with code and text."""
-    lines = [_outline_action(action) for action in plan.actions]
-    lines += [f"{reason.code}: {reason.text}" for reason in plan.waits]
-    lines += [f"problem {reason.code} {reason.zone}" for reason in plan.problems]
-    return [*lines, "failed"] if plan.failed else lines
-
-
-def _outline_action(action: Action) -> str:
-    match action:
-        case ReplacePods(zone=owner, shares=shares):
-            return f"replace in {owner.name}: {' and '.join(map(_outline_share, shares))}"
-        case RecordRevision(zone=owner, revision=revision):
-            return f"record {owner.name} {revision}"
-        case _:
-            assert_never(action)
-
-
-def _outline_share(share: EqualPods) -> str:
-    word = "broken " if share.pods[0].reason.code is Code.POD_BROKEN_AND_OUTDATED else ""
-    return f"{share.room} of {word}[{' '.join(one.pod.name for one in share.pods)}]"
 
 
 def _change(obj: _Decoded, changes: Mapping[str, object]) -> _Decoded:

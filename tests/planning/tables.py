@@ -1,21 +1,11 @@
-"""Tables of planner cases as text: what a case shows, the case in few words, what comes of it.
-
-    SI-02 another zone is short
-      prev a; zone b lLl
-      | zone_not_ready: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-a waits
-
-A `|` begins each line of what is expected; what is indented below it goes on with it. A case is
-words between semicolons: builders of `tests.builders` with their arguments, and what else holds.
-"""
+"""What tables of planner cases have in common: how a group is written, and short sentences."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
-from textwrap import dedent
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
@@ -23,10 +13,6 @@ from rollout_operator.model.objects import Deletion, Group, Newcomers, OtherRoll
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 
-if TYPE_CHECKING:
-    from _pytest.mark.structures import ParameterSet
-
-T = TypeVar("T")
 # How long a zone that has `left` counts still.
 LEFT_FOR: Final = timedelta(minutes=7, seconds=20)
 
@@ -34,23 +20,6 @@ _PLAIN = {"true": True, "false": False, "none": None}
 # Text, whatever it looks like.
 _MAPS = {"selector", "labels", "annotations"}
 _TEXTS = {"limit", "paused", "current", "update_revision"}
-
-
-def read_table(text: str, read: Callable[[str], T]) -> "list[ParameterSet]":
-    """Return the cases of a table, each with its lines of what is expected."""
-    return [
-        pytest.param(read(case), expected, id=name) for name, case, expected in _read_rows(text)
-    ]
-
-
-def _read_rows(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    row: list[str] = []
-    for line in [*dedent(text).strip().splitlines(), ""]:
-        if row and not line.startswith(" "):
-            case, *expected = " ".join(row[1:]).split(" | ")
-            yield row[0], case.strip(), [one.strip() for one in expected]
-            row = []
-        row.append(line if not row else line.strip())
 
 
 def shorten(lines: Iterable[str], sentences: Mapping[str, str]) -> list[str]:

@@ -30,14 +30,12 @@ from rollout_operator.model.releases import (
     KUBERIK,
     BakeStatus,
     ExcludedRelease,
-    FailedHealthCheck,
     HistoryEntry,
     RefusedRelease,
     Release,
     ReleaseMetadata,
     ReleaseSpec,
     ReleaseStatus,
-    TriggeredBy,
     TriggerKind,
 )
 from rollout_operator.planning.releases import plan_release
@@ -86,7 +84,6 @@ MESSAGES: Final = {
     ", with failed bake unblock": "+unblock",
     "Deployment was cancelled by that of ": "by ",
 }
-ITSELF: Final = TriggeredBy(kind=TriggerKind.SYSTEM, name="rollout-controller")
 DURATIONS: Final = {"bake": "bake_time", "deadline": "deploy_timeout"}
 NUMBERS: Final = {"limit": "history_limit", "least": "least_available"}
 KINDS: Final = {"r": OCI_REPOSITORY, "k": KUSTOMIZATION}
@@ -346,10 +343,6 @@ def _show_entry(one: HistoryEntry, before: HistoryEntry | None) -> str:
         f"for {one.last_retry_by}" if one.last_retry_by else "",
     ]
     return " ".join(filter(None, parts))
-
-
-def _show_failed(one: FailedHealthCheck) -> str:
-    return f"failed {one.namespace}/{one.name}{f' ({one.message})' if one.message else ''}"
 
 
 def _show_span(start: datetime | None, end: datetime | None) -> str:
