@@ -1,10 +1,11 @@
-"""The certificate of a process in step with its Secret: TLS-10..14, W-11, SEED-096, LI-13."""
+"""The certificate of a process in step with its Secret: TLS-10..14, W-11, SEED-096, LI-13, D-31."""
 
 import asyncio
 import base64
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -21,10 +22,13 @@ from rollout_operator.model.names import (
     Unreachable,
 )
 from tests.fakes_clock import EPOCH
+from tests.goldens import Golden
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
-from tests.pki.controller_rig import MINUTE, Rig, started
+from tests.pki.controller_rig import MINUTE, Rig, background, started
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
+from tests.stories import Story, read_stories
 
+HERE = Path(__file__).parent
 DAY = timedelta(days=1)
 Data = dict[str, bytes]
 
@@ -64,26 +68,6 @@ async def test_a_second_start_writes_nothing() -> None:
     assert second.served == first.served
 
 
-@pytest.mark.parametrize(
-    "legacy",
-    [
-        pytest.param(Legacy(), id="RSA in PKCS1, as upstream writes it"),
-        pytest.param(Legacy(format=PKCS8), id="RSA in PKCS8"),
-        pytest.param(Legacy(names=["*.prod.svc"]), id="a wildcard"),
-        pytest.param(Legacy(key=ec.generate_private_key(ec.SECP384R1())), id="EC in SEC1"),
-    ],
-)
-async def test_foreign_secrets_are_reused(legacy: Legacy) -> None:
-    """SEED-096, DEP-17: moving from upstream to ours does not touch the Secret."""
-    secrets = FakeSecrets(legacy.data())
-    rig = Rig(secrets)
-    async with rig.running():
-        await rig.clock.advance(DAY / 24)
-    assert secrets.writes == 0
-    assert rig.controller.ca_bundle == secrets.data["ca"]
-    assert_sound(rig)
-
-
 def without(name: str) -> Callable[[Data], Data]:
     return lambda data: {key: value for key, value in data.items() if key != name}
 
@@ -98,64 +82,107 @@ ENCRYPTED = ec.generate_private_key(ec.SECP256R1()).private_bytes(
 OTHER = Legacy().data()
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 (weak on purpose: TLS must refuse it)
 
-SPOILT = [
-    pytest.param(without("key"), id="key missing"),
-    pytest.param(without("cert"), id="cert missing"),
-    pytest.param(without("ca"), id="ca missing"),
-    pytest.param(lambda data: {}, id="empty data"),
-    pytest.param(but(cert=b"", key=b""), id="empty values"),
-    pytest.param(but(cert=b"garbage \xff\x00"), id="garbage instead of PEM"),
-    pytest.param(
-        but(key=Legacy(key=ec.generate_private_key(ec.SECP256R1())).data()["key"]),
-        id="key of another certificate",
+FOREIGN = Legacy(issued_to="etcd.example").data()
+KINDS: dict[str, Callable[[Data], Data]] = {
+    "RSA in PKCS1": lambda data: data,
+    "RSA in PKCS8": lambda _: Legacy(format=PKCS8).data(),
+    "a wildcard": lambda _: Legacy(names=["*.prod.svc"]).data(),
+    "EC in SEC1": lambda _: Legacy(key=ec.generate_private_key(ec.SECP384R1())).data(),
+    "key missing": without("key"),
+    "cert missing": without("cert"),
+    "ca missing": without("ca"),
+    "empty data": lambda _: {},
+    "empty values": but(cert=b"", key=b""),
+    "garbage instead of PEM": but(cert=b"garbage \xff\x00"),
+    "key of another certificate": but(
+        key=Legacy(key=ec.generate_private_key(ec.SECP256R1())).data()["key"]
     ),
-    pytest.param(but(ca=OTHER["ca"]), id="leaf not signed by ca"),
-    pytest.param(lambda data: {**data, "key": data["key"][:200]}, id="truncated key"),
-    pytest.param(lambda data: {**data, "cert": data["cert"][:400]}, id="truncated cert"),
-    pytest.param(but(key=ENCRYPTED), id="encrypted key"),
-    pytest.param(lambda _: Legacy(is_ca=False).data(), id="ca is no CA"),
-    pytest.param(lambda _: Legacy(start=EPOCH - YEAR).data(), id="SEED-101 expired"),
-    pytest.param(lambda _: Legacy(start=EPOCH - DAY, ca_life=DAY).data(), id="expired CA"),
-    pytest.param(lambda _: Legacy(start=EPOCH + DAY).data(), id="not valid yet"),
-    pytest.param(lambda _: Legacy(names=["other.prod.svc"]).data(), id="W-11 another name"),
-    pytest.param(lambda _: Legacy(key=WEAK).data(), id="a key that TLS refuses"),
-    pytest.param(lambda _: Legacy(usage=ExtendedKeyUsageOID.CLIENT_AUTH).data(), id="for clients"),
-]
+    "leaf not signed by ca": but(ca=OTHER["ca"]),
+    "truncated key": lambda data: {**data, "key": data["key"][:200]},
+    "truncated cert": lambda data: {**data, "cert": data["cert"][:400]},
+    "encrypted key": but(key=ENCRYPTED),
+    "ca is no CA": lambda _: Legacy(is_ca=False).data(),
+    "expired": lambda _: Legacy(start=EPOCH - YEAR).data(),
+    "expired CA": lambda _: Legacy(start=EPOCH - DAY, ca_life=DAY).data(),
+    "not valid yet": lambda _: Legacy(start=EPOCH + DAY).data(),
+    "another name": lambda _: Legacy(names=["other.prod.svc"]).data(),
+    "a key that TLS refuses": lambda _: Legacy(key=WEAK).data(),
+    "for clients": lambda _: Legacy(usage=ExtendedKeyUsageOID.CLIENT_AUTH).data(),
+    "etcd's under our keys": lambda _: {**FOREIGN, "password": b"hunter2"},
+    "no certificate at all": lambda _: {"password": b"hunter2"},
+    "as cert-manager does": lambda _: {"tls.crt": FOREIGN["cert"], "tls.key": FOREIGN["key"]},
+    "garbage": lambda _: {"cert": b"garbage", "key": b"garbage"},
+}
 
 
-@pytest.mark.parametrize("spoil", SPOILT)
-async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data]) -> None:
-    """TLS-11, TLS-12, W-11: no person has to delete the Secret."""
-    secrets = FakeSecrets(
-        {"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US}
-    )
-    rig = await started(secrets)
-    assert secrets.writes == 1
-    assert secrets.data["mine"] == b"kept"
-    assert secrets.body is not None
-    assert secrets.body["metadata"] == {
-        "name": "certificate",
-        "namespace": "prod",
-        "uid": "u-1",
-        "labels": {"a": "b", **MADE_BY_US},
-        "resourceVersion": "2",
+@pytest.mark.parametrize("story", read_stories(HERE / "kinds.txt"))
+async def test_kind(story: Story, golden: Golden) -> None:
+    [kind] = story.commands
+    spoil = KINDS[kind]
+    legacy = {"mine": b"kept", **spoil(Legacy().data())}
+    labelled = FakeSecrets(legacy, labels={"a": "b", **MADE_BY_US})
+    plain = FakeSecrets(legacy, labels={"a": "b"})
+    said = {
+        "labelled": await see_start(labelled),
+        "not": await see_start(plain),
+        "running": await see_overwritten(spoil, uid="u-1"),
+        "another": await see_overwritten(spoil, uid="u-2"),
     }
-    assert_sound(rig)
+    story.check("; ".join(f"{name}: {found}" for name, found in said.items()), golden)
 
 
-UNTOLD = {"cert missing", "empty data", "empty values", "garbage instead of PEM", "truncated cert"}
-
-
-@pytest.mark.parametrize("spoil", [one for one in SPOILT if one.id not in UNTOLD])
-async def test_a_broken_secret_that_grafanas_operator_made_is_replaced_at_start(
-    spoil: Callable[[Data], Data],
-) -> None:
-    """TLS-11, D-30, D-31: it has no label, but its leaf says who issued it; it is labelled now."""
-    secrets = FakeSecrets({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
-    rig = await started(secrets)
+async def see_start(secrets: FakeSecrets) -> str:
+    """Return what becomes of a Secret when a replica starts."""
+    before, labels = secrets.data, secrets.labels
+    rig = Rig(secrets)
+    start = asyncio.create_task(rig.start())
+    await rig.clock.advance(MINUTE)
     assert secrets.data["mine"] == b"kept"
-    assert secrets.labels == {"a": "b", **MADE_BY_US}
+    if not start.done():
+        start.cancel()
+        assert (secrets.writes, secrets.data, secrets.labels) == (0, before, labels)
+        assert rig.controller.ca_bundle == b""
+        assert "prod/certificate: not ours" in str(rig.controller.last_error)
+        return "left alone"
+    await start
     assert_sound(rig)
+    assert rig.bundles == [rig.controller.ca_bundle]
+    if not secrets.writes:
+        async with background(rig.controller):
+            await rig.clock.advance(DAY / 24)
+        assert (secrets.writes, secrets.data) == (0, before)
+        assert rig.controller.ca_bundle == before["ca"]
+        return "served"
+    assert secrets.labels == {"a": "b", **MADE_BY_US}
+    assert secrets.data["ca"] != before.get("ca")
+    kept = " and its CA trusted" if "old-ca" in secrets.data else ""
+    return f"replaced by {secrets.writes} write{kept}"
+
+
+async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
+    """Return what becomes of a Secret that another client writes while a replica runs."""
+    async with Rig(FakeSecrets()).running() as rig:
+        before, served = rig.secrets.data, rig.served
+        found = spoil(before)
+        rig.secrets.put(found, uid=uid)
+        await rig.clock.advance(MINUTE)
+        if rig.served != served:
+            assert rig.secrets.data == found
+            assert rig.controller.ca_bundle == found["ca"]
+            assert_sound(rig)
+            return "taken over"
+        assert rig.bundles == [before["ca"]]
+        if rig.secrets.data == found != before:
+            assert "not ours" in str(rig.controller.last_error)
+            rig.secrets.body = None
+            await rig.clock.advance(MINUTE)
+            assert rig.served == served
+            assert_sound(rig)
+            return "left alone"
+        others = {key: value for key, value in found.items() if key not in {"ca", "cert", "key"}}
+        assert rig.secrets.data == {**before, **others}
+        assert found == before or rig.secrets.labels == MADE_BY_US
+        return "as it was" if found == before else "restored"
 
 
 @pytest.mark.parametrize("data", [None, ["a"], {"cert": "%%%"}, {"cert": 7}, {"key": None}])
@@ -167,34 +194,12 @@ async def test_data_that_is_no_data_is_replaced(data: object) -> None:
     assert_sound(rig)
 
 
-@pytest.mark.parametrize("spoil", SPOILT)
-async def test_a_secret_spoilt_at_run_time_is_restored(spoil: Callable[[Data], Data]) -> None:
-    """LI-13: within a minute, and what callers trust stays as it was."""
-    async with Rig(FakeSecrets()).running() as rig:
-        before, served = rig.secrets.data, rig.served
-        rig.secrets.put(spoil(before))
-        await rig.clock.advance(MINUTE)
-        assert rig.secrets.data == before
-        assert rig.served == served
-        assert len(rig.bundles) == 1
-
-
 async def test_a_deleted_secret_is_restored() -> None:
     async with Rig(FakeSecrets()).running() as rig:
         before = rig.secrets.data
         rig.secrets.body = None
         await rig.clock.advance(MINUTE)
         assert rig.secrets.data == before
-
-
-async def test_a_good_secret_of_another_client_is_taken_over() -> None:
-    """A person, or a backup, put another certificate there: it is served and published."""
-    async with Rig(FakeSecrets()).running() as rig:
-        rig.secrets.put(OTHER)
-        await rig.clock.advance(MINUTE)
-        assert rig.secrets.data == OTHER
-        assert rig.controller.ca_bundle == OTHER["ca"]
-        assert_sound(rig)
 
 
 async def test_si19_a_bundle_that_is_confirmed_is_that_of_the_secret() -> None:
@@ -366,3 +371,47 @@ async def test_no_key_is_ever_shown(lines: list[str]) -> None:
         body = key.splitlines()[1]
         assert body.decode() not in text
         assert base64.b64encode(key).decode()[40:80] not in text
+
+
+async def test_a_secret_of_another_application_is_left_alone_until_a_person_helps(
+    lines: list[str],
+) -> None:
+    """D-31: it says so, and reads again; a new start would not help."""
+    secrets = FakeSecrets(FOREIGN)
+    rig = Rig(secrets)
+    start = asyncio.create_task(rig.start())
+    await rig.clock.advance(10 * MINUTE)
+    assert not start.done()
+    reported = [line for line in lines if "level=error" in line]
+    assert 1 < len(reported) < 5, "at once, and now and then"
+    assert "-server-tls.self-signed-cert.secret-name" in reported[0]
+    assert len(secrets.calls) < 40
+    secrets.body = None
+    await rig.clock.advance(MINUTE)
+    await start
+    assert_sound(rig)
+    assert rig.controller.last_error is None
+
+
+async def test_what_overwrote_ours_before_the_start_is_replaced_and_never_trusted() -> None:
+    """D-31: by its label it is ours; no `old-ca` comes from what lies in it."""
+    secrets = FakeSecrets(FOREIGN, labels=MADE_BY_US)
+    rig = await started(secrets)
+    assert "old-ca" not in secrets.data
+    assert rig.bundles == [secrets.data["ca"]]
+    assert secrets.data["ca"] != FOREIGN["ca"]
+    assert_sound(rig)
+
+
+async def test_an_immutable_secret_is_served_and_its_end_is_reported() -> None:
+    """LI-13: no write that the API server must refuse."""
+    secrets = FakeSecrets(Legacy().data())
+    assert secrets.body is not None
+    secrets.body["immutable"] = True
+    rig = await started(secrets)
+    rig.clock.jump(timedelta(days=300))
+    async with background(rig.controller):
+        await rig.clock.advance(5 * MINUTE)
+    assert secrets.writes == 0
+    assert_sound(rig)
+    assert "prod/certificate: immutable, and has to be written" in str(rig.controller.last_error)

@@ -1,5 +1,6 @@
 """What stands in PEM, and what we issue: TLS-01, TLS-02, TLS-04, TLS-11, DEP-17, W-11."""
 
+from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from rollout_operator.pki.certificates import (
     carry_out,
     issue_ca,
     issue_leaf,
+    read_bundle,
     read_material,
     trusted_bundle,
 )
@@ -248,3 +250,33 @@ def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:
     """RSA of 1024 bits: a matter of TLS, which the manager checks as well."""
     weak = Legacy(key=rsa.generate_private_key(65537, 1024)).data()  # noqa: S505 (weak on purpose: TLS must refuse it)
     assert isinstance(read_material(legacy(weak)), UsableCertificate)
+
+
+def test_a_bundle_that_has_signed_what_is_served() -> None:
+    data = Legacy().data()
+    facts = read_bundle(b64encode(data["ca"]).decode(), data["cert"])
+
+    assert (facts.problem, facts.vouches) == ("", True)
+    assert facts.ends == EPOCH + YEAR
+
+
+def test_another_bundle_vouches_for_nothing() -> None:
+    ours, other = Legacy().data(), Legacy().data()
+
+    assert read_bundle(b64encode(other["ca"]).decode(), ours["cert"]).vouches is False
+    both = b64encode(other["ca"] + ours["ca"]).decode()
+    assert read_bundle(both, ours["cert"]).vouches is True
+
+
+def test_nothing_is_claimed_where_the_served_certificate_is_not_known() -> None:
+    ca = b64encode(Legacy().data()["ca"]).decode()
+
+    assert read_bundle(ca).vouches is None
+    assert read_bundle(ca, b"rubbish").vouches is None
+
+
+def test_rubbish_is_a_problem_and_no_error() -> None:
+    assert read_bundle("%%%").problem == "caBundle: not base64"
+    assert read_bundle(b64encode(b"rubbish").decode()).problem == (
+        "caBundle: not a certificate in PEM"
+    )
