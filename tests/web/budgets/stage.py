@@ -178,7 +178,7 @@ class BudgetStage(ClientStage):
 
     async def do_zones(self, *words: str) -> None:
         """Begin with other zones, `pods=30`, or with reviews that share `qps=5` reads a second."""
-        how = _read(words)
+        how = _read(words, "pods qps")
         self.qps = float(how.get("qps", 0))
         self._build(pods=int(how.get("pods", 3)))
 
@@ -238,7 +238,7 @@ class BudgetStage(ClientStage):
 
     async def do_budget(self, name: str, *words: str) -> None:
         """Store a version: `most=2`, `pattern`, `delay=300`, `selector=app:another`, `none`."""
-        how = _read(words)
+        how = _read(words, "most pattern delay selector none flaw blind")
         old = self.budgets.pop(name, None)
         new: Budget | FlawedBudget | None = None
         if "none" not in how:
@@ -319,7 +319,7 @@ class BudgetStage(ClientStage):
 
     async def do_roll(self, pod: str, *words: str) -> str:
         """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""
-        how = _read(words)
+        how = _read(words, "limit within by")
         process = self._process(how.get("by", "x"))
         within = timedelta(seconds=float(how.get("within", 9)))
 
@@ -349,7 +349,7 @@ class BudgetStage(ClientStage):
 
     async def do_assess(self, pods: str, *words: str) -> str:
         """Let a rollout ask for many at once what the caches show: `a-0,a-1`."""
-        limit = int(_read(words).get("limit", 1))
+        limit = int(_read(words, "limit").get("limit", 1))
         found = await self._process().gate.assess_all(
             [self._ask(pod, limit) for pod in pods.split(",")]
         )
@@ -361,7 +361,7 @@ class BudgetStage(ClientStage):
 
     async def do_reconcile(self, pod: str = "a-0", *words: str) -> str:
         """Have the controller look at a pod; show when it does again. `blind`: by an old cache."""
-        how = _read(words)
+        how = _read(words, "by blind")
         by = how.get("by", "x")
         if "blind" not in how:
             self._process(by).sync()
@@ -454,7 +454,7 @@ class BudgetStage(ClientStage):
 
     async def do_annotate(self, pod: str, *words: str) -> None:
         """Write a record of process y: `at=-120`, `lasts=12`, `uid=another`, `text=...`, `none`."""
-        how = _read(words)
+        how = _read(words, "at lasts uid text none")
         text: str | None = how.get("text")
         if text is None and "none" not in how:
             record = Record(
@@ -509,8 +509,10 @@ def _shorten(call: str) -> str:
     return call.split()[0] if call.startswith("list") else call.replace(f"pods/{ZONES}", "")
 
 
-def _read(words: tuple[str, ...]) -> dict[str, str]:
-    return dict(word.partition("=")[::2] for word in words)
+def _read(words: tuple[str, ...], known: str = "") -> dict[str, str]:
+    how = dict(word.partition("=")[::2] for word in words)
+    assert not known or how.keys() <= {*known.split()}, f"{how}, but there are: {known}"
+    return how
 
 
 def _read_selector(text: str) -> dict[str, str]:
