@@ -16,9 +16,10 @@ An outcome of several lines goes on beneath, each line behind a `|`. What stands
 story or heading says what the file is about.
 
 To write a new one, type title and commands, have the outcomes written, and read them: they are
-what the test claims to be right.
+what the test claims to be right. The command `?` fails with a list of all commands.
 """
 
+import inspect
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
 _BAR: Final = re.compile(r"(?:^|\s)\|(?:\s|$)")
+_WIDTH: Final = 28
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -128,10 +130,34 @@ class Stage:
         if span := _SPAN.fullmatch(word):
             said = await self.do_wait(float(span[1]) * _SECONDS[span[2]], *rest)
         else:
-            do: Callable[..., Awaitable[str | None]] | None = getattr(self, f"do_{word}", None)
-            assert do is not None, f"no such command: {command}"
-            said = await do(*rest)
+            said = await self.find_command(word, rest)(*rest)
         return "; ".join([*([said] if said else []), *self.look()])
+
+    def find_command(self, word: str, rest: Sequence[str]) -> Callable[..., Awaitable[str | None]]:
+        """Return the method of a command; fail with all commands, or with the words it takes."""
+        do: Callable[..., Awaitable[str | None]] | None = getattr(self, f"do_{word}", None)
+        if do is None:
+            names = [name.removeprefix("do_") for name in dir(self) if name.startswith("do_")]
+            found = "\n".join(self._describe(name) for name in names)
+            pytest.fail(f"no such command: {word}; there are\n{found}", pytrace=False)
+        try:
+            inspect.signature(do).bind(*rest)
+        except TypeError as error:
+            said = " ".join([word, *rest])
+            pytest.fail(f"{said}: {error}\n{self._describe(word)}", pytrace=False)
+        return do
+
+    def _describe(self, name: str) -> str:
+        """Return the words of a command, `[one]` that may be left out, and what it is for."""
+        do = getattr(self, f"do_{name}")
+        words = [
+            f"{one.name}..." if one.kind is one.VAR_POSITIONAL
+            else one.name if one.default is one.empty
+            else f"[{one.name}]"
+            for one in inspect.signature(do).parameters.values()
+        ]  # fmt: skip
+        about, _, _ = (inspect.getdoc(do) or "").partition("\n")
+        return f"  {' '.join([name, *words]):{_WIDTH}}  {about}".rstrip()
 
     async def do_wait(self, seconds: float) -> str | None:
         raise NotImplementedError

@@ -27,6 +27,7 @@ class Echo(Stage):
     waited = 0.0
 
     async def do_say(self, word: str) -> str:
+        """Repeat it."""
         return word
 
     async def do_wait(self, seconds: float) -> None:
@@ -63,8 +64,20 @@ async def test_commands_are_methods_and_spans_wait() -> None:
     assert played == ["a b", "waited 90.0", "x; waited 90.0"]
     brief = await Brief().play(["say x; say y", "1s; say x > 2s; say z"])
     assert brief == ["x; y", "waited 3.0; z; waited 3.0"]
-    with pytest.raises(AssertionError, match="no such command: sing"):
+
+
+async def test_a_command_that_does_not_exist_or_lacks_words_shows_those_there_are() -> None:
+    with pytest.raises(pytest.fail.Exception) as unknown:
         await Echo().play(["sing"])
+    with pytest.raises(pytest.fail.Exception) as lacking:
+        await Echo().play(["say"])
+
+    assert [line.split() for line in str(unknown.value).splitlines()] == [
+        ["no", "such", "command:", "sing;", "there", "are"],
+        ["say", "word", "Repeat", "it."],
+        ["wait", "seconds"],
+    ]
+    assert "say: missing a required argument: 'word'\n  say word" in str(lacking.value)
 
 
 def test_what_differs_is_shown_or_written(path: Path) -> None:

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
+import pytest
 import yaml
 
 from rollout_operator.model.names import DecodeError, InvalidInput
@@ -59,6 +60,8 @@ def lengthen(value: Any) -> Any:
 def call(functions: Mapping[str, Callable[..., str]], text: str) -> str:
     """Call one by its name with the texts of a line."""
     name, _, texts = text.partition(" ")
+    if name not in functions:
+        pytest.fail(f"no such function: {name}; there are {', '.join(functions)}", pytrace=False)
     return attempt(lambda: functions[name](*split_texts(texts)))
 
 

@@ -124,6 +124,7 @@ def read_group(text: str, *given: Zone) -> Group:
             case "lately":
                 zones = [_scale_down(one) if one.sts.name in plain else one for one in zones]
             case _:
+                assert word in [*Deletion], f"neither read_group nor deletions have: {word}"
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
     changes["departed"] = tuple(replace(one, counts_for=LEFT_FOR) for one in departed)
     return replace(group(*zones, deletions=deletions), **changes)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -58,8 +58,7 @@ class ClientStage(stories.Steps):
         client.pause = self._go_on
 
     async def _do(self, *words: str) -> str | None:
-        do: Callable[..., Awaitable[str | None]] = getattr(self, f"do_{words[0]}")
-        return await do(*words[1:])
+        return await self.find_command(words[0], words[1:])(*words[1:])
 
     async def do_calls(self) -> str:
         """Show all calls to the API server until now, and forget them."""
