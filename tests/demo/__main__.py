@@ -122,7 +122,7 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
         broken = await cluster.world.judge.violations()
         texts = [*(f"{one.invariant}: {one.text}" for one in broken), *trouble.splitlines()]
         if stage.operator.is_running:
-            await stage.look()
+            await stage.look_last()
         screen.finish(stage.picture(*await _sum_up(cluster.world, texts)))
     return not texts
 

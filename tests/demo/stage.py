@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,7 +13,7 @@ from rollout_lab.demo.screen import Picture, Screen
 from rollout_lab.trace.lines import TraceLine, read_log_line
 
 from rollout_operator.cli.render import Line
-from rollout_operator.model.description import Description
+from rollout_operator.model.description import Description, Phase
 from rollout_operator.model.outcome import Code
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import Missing, Snapshot
@@ -24,6 +25,8 @@ PERSON: Final = "you"
 # Between two reads of the operator's page and of its log.
 TICK: Final = timedelta(milliseconds=100)
 LIMIT: Final = timedelta(minutes=10)
+# A story may end with pods that never become ready.
+SETTLES_IN: Final = timedelta(seconds=3)
 
 Holds = Callable[[Snapshot], bool]
 
@@ -64,6 +67,21 @@ class Stage:
         """Take in how the operator describes the namespace."""
         _, page = await self.operator.fetch("/status.json")
         self._now = msgspec.json.decode(page, type=Description)
+
+    async def look_last(self) -> None:
+        """Look until the operator has seen what the cluster shows, or for a few seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLES_IN.total_seconds()):
+                await self.look()
+                while self._now and any(
+                    one.phase is not Phase.ROLLED_OUT for one in self._now.groups
+                ):
+                    await asyncio.sleep(TICK.total_seconds())
+                    await self.look()
+
+    def _is_rolled_out(self) -> bool:
+        groups = () if self._now is None else self._now.groups
+        return all(group.phase is Phase.ROLLED_OUT for group in groups)
 
     async def until(self, holds: Holds) -> None:
         """Wait until something is so."""

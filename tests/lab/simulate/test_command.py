@@ -152,7 +152,7 @@ def test_a_long_simulation_says_how_far_it_is_and_how_long_it_will_take() -> Non
 def test_the_command_says_so_on_standard_error(
     dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr("rollout_lab.simulate.progress.EVERY_S", 0)
+    monkeypatch.setattr("rollout_lab.simulate.command.EVERY_S", 0)
 
     assert main(["simulate", "-f", str(dump), "-change", "new template zone-b"]) == 0
 
