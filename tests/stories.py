@@ -138,16 +138,16 @@ class Stage:
         do: Callable[..., Awaitable[str | None]] | None = getattr(self, f"do_{word}", None)
         if do is None:
             names = [name.removeprefix("do_") for name in dir(self) if name.startswith("do_")]
-            found = "\n".join(self._describe(name) for name in names)
+            found = "\n".join(self._list_words(name) for name in names)
             pytest.fail(f"no such command: {word}; there are\n{found}", pytrace=False)
         try:
             inspect.signature(do).bind(*rest)
         except TypeError as error:
             said = " ".join([word, *rest])
-            pytest.fail(f"{said}: {error}\n{self._describe(word)}", pytrace=False)
+            pytest.fail(f"{said}: {error}\n{self._list_words(word)}", pytrace=False)
         return do
 
-    def _describe(self, name: str) -> str:
+    def _list_words(self, name: str) -> str:
         """Return the words of a command, `[one]` that may be left out, and what it is for."""
         do = getattr(self, f"do_{name}")
         words = [
