@@ -293,6 +293,7 @@ class Snapshots:
         """Return a snapshot with live pods, and the pod itself where it is still untouched."""
         request = reserved.request
         snapshot, zones = self._outline(reserved.budget, request)
+        # Without the pods in the cache: these may be behind what a live read shows.
         departed = self._context.find_departed(reserved.budget.name, {})
         sets = (*self._list_sets(snapshot, zones), *(zone.sts for zone in departed))
         live = {} if group is None else {zone.sts.uid: zone for zone in group.counted}

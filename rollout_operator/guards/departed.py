@@ -379,15 +379,19 @@ class DepartedZones:
         self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
     ) -> None:
         """Take over a change of a pod from before its zone left, which was short then."""
-        now, lefts = self._clock.elapsed(), self._just_left.pop(name)
+        now, lefts = self._clock.elapsed(), self._just_left[name]
         was_down = [
             left
             for left in lefts
             if now - left.at < COUNTS_FOR
             and self._was_down_before(left.version, left.sts, old, new)
         ]
-        if kept := [left for left in lefts if left not in was_down]:
-            self._just_left[name] = kept
+        if not was_down:
+            return
+        # In its place: the oldest are forgotten first.
+        self._just_left[name] = [left for left in lefts if left not in was_down]
+        if not self._just_left[name]:
+            del self._just_left[name]
         for left in was_down:
             self._add(left.sts, left.scopes, left.version, left.at)
         self._forget_surplus()
