@@ -8,7 +8,7 @@ broke, since a load balancer may have closed it while it was idle. Backing off i
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol, cast
@@ -155,12 +155,17 @@ class _Exchange:
         """Return the body of a successful answer; of a write it may be cut."""
         return (await self._succeed(request)).body
 
-    async def open(self, request: HttpRequest) -> aiohttp.ClientResponse:
-        """Return the answer to a watch, its head read; the caller closes it."""
+    @asynccontextmanager
+    async def follow(self, request: HttpRequest) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; leaving the context closes the connection."""
         stream = (await self._succeed(request)).stream
-        if stream is None:
-            raise TypeError(f"{request.call.text} is no stream")
-        return stream
+        if stream is None or request.silence is None:
+            raise TypeError(f"{request.call.text} is no watch")
+        try:
+            async with aclosing(_events(request.call, stream, request.silence)) as events:
+                yield events
+        finally:
+            stream.close()
 
     async def admit(self, call: Call, within: timedelta) -> None:
         """Wait for the token of a call. Raises Throttled where that would take too long."""
@@ -405,6 +410,12 @@ _LIST: Final = msgspec.json.Decoder(_List)
 class Exchange(Protocol):
     """Sends requests of one component. Every method raises classes of `model.names` only."""
 
+    def follow(
+        self, request: HttpRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Open a watch; leaving the context closes the connection."""
+        ...
+
     async def send(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
         ...
@@ -415,7 +426,7 @@ class Exchange(Protocol):
 
 
 class Verbs:
-    """What `api` has beside watches: each method makes a request, and reads the answer to it."""
+    """What `api` has: each method makes a request, and reads the answer to it."""
 
     def __init__(self, exchange: Exchange, page_sizes: PageSizes, timeouts: Timeouts) -> None:
         self._sender = exchange
@@ -479,6 +490,29 @@ class Verbs:
         except _TooLong as error:
             problem = self._page_sizes.halve(call, size)
             raise Unreachable.of(call.text, problem) from error
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        field_selector: str = "",
+        lasts: timedelta,
+        has_state: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._timeouts.watch)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        silence = lasts + self._timeouts.silence
+        request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
+        async with self._sender.follow(request) as events:
+            yield events
 
     async def delete(
         self,
@@ -612,9 +646,9 @@ class Client(Verbs):
         reads: Priority = Priority.READ,
         fence: Fence = no_fence,
     ) -> None:
-        self._exchange = _Exchange(transport, limits, metrics, reads, fence)
+        exchange = _Exchange(transport, limits, metrics, reads, fence)
+        super().__init__(exchange, transport.page_sizes, timeouts)
         self._server_clock = transport.server_clock
-        super().__init__(self._exchange, transport.page_sizes, timeouts)
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.
@@ -623,33 +657,6 @@ class Client(Verbs):
         first answer.
         """
         return self._server_clock.now()
-
-    @asynccontextmanager
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        resource_version: str,
-        selector: str = "",
-        field_selector: str = "",
-        lasts: timedelta,
-        has_state: bool = False,
-    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
-        lasts = min(lasts, self._timeouts.watch)
-        query = watch_query(
-            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
-        )
-        call = Call(verb="watch", resource=resource, namespace=namespace)
-        silence = lasts + self._timeouts.silence
-        request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
-        response = await self._exchange.open(request)
-        try:
-            async with aclosing(_events(call, response, silence)) as events:
-                yield events
-        finally:
-            response.close()
 
 
 async def _decode_page(call: Call, body: bytes) -> Page:

@@ -37,7 +37,6 @@ from rollout_operator.kube.api import (
     Timeouts,
     WatchEvent,
     no_fence,
-    watch_query,
 )
 from rollout_operator.kube.client import HttpRequest, Verbs
 from rollout_operator.kube.connection import PageSizes
@@ -193,8 +192,31 @@ class _SimulatedExchange:
         items = [self._encode_item(item) for item in children(answer.body, "items")]
         return _encode({**answer.body, "items": items})
 
-    async def open(self, request: HttpRequest, opening: Opening) -> Stream:
-        """Return what a watch has opened."""
+    @asynccontextmanager
+    async def follow(self, request: HttpRequest) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; its events come as late as those of all watches of this collection."""
+        call, silence = request.call, request.silence
+        if silence is None:
+            raise TypeError(f"{call.text} is no watch")
+        has_state = bool(request.query.get("sendInitialEvents"))
+        if has_state and not self.api.has_state_streams:
+            raise _refuse_state(call)
+        opening = Opening(self.api)
+        try:
+            stream = await self._open(request, opening)
+            key = _key_of(request)
+            if key not in self._watches:
+                self._watches[key] = DelayedWatch(self.link, call.resource.plural)
+            delayed = self._watches[key]
+            if has_state:
+                delayed.relist()
+            with closing(delayed.open(stream)) as delivery:
+                async with aclosing(read_events(call, delivery, silence)) as events:
+                    yield events
+        finally:
+            opening.close()
+
+    async def _open(self, request: HttpRequest, opening: Opening) -> Stream:
         await self._admit(request)
         outcome = self.link.faults.on_call(self.link.number_call(request.call, self._name))
         sent = self._render(request)
@@ -202,13 +224,6 @@ class _SimulatedExchange:
         if outcome.fails is Failure.CUT_BODY or opening.stream is None:
             raise Unreachable.of(request.call.text, "no watch event: the stream was cut")
         return opening.stream
-
-    def get_watch(self, request: HttpRequest) -> DelayedWatch:
-        """Return how late events come to all watches of this collection."""
-        key = _key_of(request)
-        if key not in self._watches:
-            self._watches[key] = DelayedWatch(self.link, request.call.resource.plural)
-        return self._watches[key]
 
     async def _admit(self, request: HttpRequest) -> None:
         await self.link.stay_alive()
@@ -395,49 +410,13 @@ class SimulatedClient(Verbs):
         fence: Fence = no_fence,
     ) -> None:
         """Open a client; `name` says what for: following, looking, acting, reviewing."""
-        self._exchange = _SimulatedExchange(
-            api, link, name=name, limits=limits, reads=reads, fence=fence
-        )
-        super().__init__(self._exchange, PageSizes(LoopClock()), timeouts)
+        exchange = _SimulatedExchange(api, link, name=name, limits=limits, reads=reads, fence=fence)
+        super().__init__(exchange, PageSizes(LoopClock()), timeouts)
+        self._clock = link.clock
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, by its answers to this process."""
-        return self._exchange.link.clock.now()
-
-    @asynccontextmanager
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        resource_version: str,
-        selector: str = "",
-        field_selector: str = "",
-        lasts: timedelta,
-        has_state: bool = False,
-    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
-        lasts = min(lasts, self._timeouts.watch)
-        query = watch_query(
-            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
-        )
-        call = Call(verb="watch", resource=resource, namespace=namespace)
-        api = self._exchange.api
-        if has_state and not api.has_state_streams:
-            raise _refuse_state(call)
-        opening = Opening(api)
-        request = HttpRequest(call=call, query=query, within=self._timeouts.read)
-        try:
-            stream = await self._exchange.open(request, opening)
-            delayed = self._exchange.get_watch(request)
-            if has_state:
-                delayed.relist()
-            silence = lasts + self._timeouts.silence
-            with closing(delayed.open(stream)) as delivery:
-                async with aclosing(read_events(call, delivery, silence)) as events:
-                    yield events
-        finally:
-            opening.close()
+        return self._clock.now()
 
 
 _INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
