@@ -2,12 +2,8 @@
 
 from typing import Final
 
-from rollout_operator.telemetry.extra import (
-    PolicyMetrics,
-    ReleaseCounters,
-    show_releases,
-    show_schedules,
-)
+from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
+from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
 
 _NAMESPACE: Final = "default"

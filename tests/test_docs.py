@@ -19,22 +19,22 @@ from rollout_operator.guards.grants import QUARANTINE, RECORD_COUNTS
 from rollout_operator.model import names
 from rollout_operator.model.budget import BudgetStatus, EventAction, EventKind
 from rollout_operator.model.decode.custom import parse_budget
-from rollout_operator.model.decode.flux import (
+from rollout_operator.model.outcome import NEVER_HOLDING, REVIEW_CODES, Code
+from rollout_operator.operator import reviews
+from rollout_operator.planning.adoption import AdoptionCode
+from rollout_operator.planning.doctor import CHECKS, EXPLANATIONS
+from rollout_operator.planning.events import NAMED_REASONS
+from rollout_operator.planning.wording import camel_case
+from rollout_operator.releases.model.decode import decode_rollout
+from rollout_operator.releases.model.decode_flux import (
     decode_image_policy,
     decode_image_repository,
     decode_kustomization,
     decode_oci_repository,
 )
-from rollout_operator.model.decode.releases import decode_rollout
-from rollout_operator.model.outcome import NEVER_HOLDING, REVIEW_CODES, Code
-from rollout_operator.model.releases import KUBERIK, ReleaseRollout
-from rollout_operator.operator import reviews
-from rollout_operator.planning import candidates
-from rollout_operator.planning.adoption import AdoptionCode
-from rollout_operator.planning.describe_releases import REMEDIES
-from rollout_operator.planning.doctor import CHECKS, EXPLANATIONS
-from rollout_operator.planning.events import NAMED_REASONS
-from rollout_operator.planning.wording import camel_case
+from rollout_operator.releases.model.releases import KUBERIK, ReleaseRollout
+from rollout_operator.releases.planning import candidates
+from rollout_operator.releases.planning.describe import REMEDIES
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES, Metrics
 from rollout_operator.telemetry.states import Health
 from rollout_operator.web.admin import AdminServer

@@ -46,13 +46,13 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import ExitCode, GroupName, TooManyRequests, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.releases import BakeStatus
 from rollout_operator.model.units import format_duration
 from rollout_operator.operator.inspect import Inspection, is_settled
 from rollout_operator.planning.describe_groups import list_worst_first
 from rollout_operator.planning.describe_policies import describe_driven, describe_idle
 from rollout_operator.planning.text import render_release
 from rollout_operator.planning.wording import join_names, one_line
+from rollout_operator.releases.model.releases import BakeStatus
 
 
 class Goal(StrEnum):

@@ -7,7 +7,7 @@ named in `unread`, and never taken for absent.
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum, unique
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -18,9 +18,6 @@ from rollout_operator.model.objects import LabelSelector, StatefulSet
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.policy import Policy, RefusedPolicy
 from rollout_operator.model.units import parse_rfc3339
-
-if TYPE_CHECKING:
-    from rollout_operator.model.release_plan import ReleaseObjects
 
 
 @unique
@@ -343,11 +340,17 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """Served in its place; empty if there is no definition, or it may not be read."""
 
 
-def _make_no_releases() -> "ReleaseObjects":
-    # Lazy: the operator reads this module too, and releases may be off.
-    from rollout_operator.model.release_plan import ReleaseObjects
+class ReleaseFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `doctor` looks at of releases; the operator reads this module where they are off."""
 
-    return ReleaseObjects()
+    rollouts: tuple[str, ...] = ()
+    """Names, last those of Rollouts that cannot be read."""
+    absent: tuple[str, ...] = ()
+    """Kinds of `kuberik.com` that the API server does not know."""
+    problems: tuple[tuple[FindingCode, str, str], ...] = ()
+    """Objects that are not obeyed: code, title and why."""
+    needs: frozenset[str] = frozenset()
+    """Components of rights that these objects ask for."""
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -374,7 +377,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     policy_kind: PolicyKind = PolicyKind()
     missing_fields: Mapping[str, tuple[str, ...]] = {}
     """By kind, what its CustomResourceDefinition lacks, such as `status.phase`."""
-    releases: "ReleaseObjects" = msgspec.field(default_factory=_make_no_releases)
+    releases: ReleaseFacts = ReleaseFacts()
     kuberik: tuple[str, ...] = ()
     """Deployments of kuberik's controller, by namespace and name."""
     rights: tuple[RightAnswer, ...] = ()

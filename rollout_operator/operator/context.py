@@ -65,12 +65,12 @@ from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics,
 from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
-    from rollout_operator.controllers.release_sources import WideChecks
-    from rollout_operator.controllers.schedules import WideSchedules
     from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, FollowedKind
     from rollout_operator.kube.nodes import FollowedNodes
-    from rollout_operator.model.release_plan import CheckFinding, HealthCheck
-    from rollout_operator.model.releases import ReleaseRollout
+    from rollout_operator.releases.model.plan import CheckFinding, HealthCheck
+    from rollout_operator.releases.model.releases import ReleaseRollout
+    from rollout_operator.releases.schedules import WideSchedules
+    from rollout_operator.releases.sources import WideChecks
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
@@ -232,7 +232,7 @@ class Process:
     @cached_property
     def wide_checks(self) -> "WideChecks":
         """Return the HealthChecks of all namespaces, which are followed from the first use on."""
-        from rollout_operator.controllers.release_sources import build_wide_checks
+        from rollout_operator.releases.sources import build_wide_checks
 
         client = self.open("following health of the cluster", Priority.LIST)
         return build_wide_checks(

@@ -40,7 +40,7 @@ from rollout_operator.kube.api import (
     iterate_pages,
 )
 from rollout_operator.kube.election import decode_lease
-from rollout_operator.model.decode import custom, releases
+from rollout_operator.model.decode import custom
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
 from rollout_operator.model.decode.installation import (
     decode_allowed,
@@ -84,11 +84,10 @@ from rollout_operator.model.names import (
     TooManyRequests,
     UnknownOutcome,
 )
-from rollout_operator.model.release_plan import gather_releases
 from rollout_operator.operator.inspect import Decoded, Decoder, Lister, ReleaseReader
 from rollout_operator.pki.certificates import read_bundle
 from rollout_operator.planning.describe_policies import find_disobedience
-from rollout_operator.planning.doctor import OF_FLUX, diagnose
+from rollout_operator.planning.doctor import diagnose
 from rollout_operator.planning.rights import (
     DEFAULT_SECRET,
     SECRET_FLAG,
@@ -96,6 +95,9 @@ from rollout_operator.planning.rights import (
     list_needs,
     list_rights,
 )
+from rollout_operator.releases.model import decode as releases
+from rollout_operator.releases.model.plan import OF_FLUX, gather_releases
+from rollout_operator.releases.planning.describe import gather_facts
 
 _DEPLOYMENTS: Final = replace(DEPLOYMENTS, is_namespaced=False)
 _OF_RELEASES: Final = (
@@ -218,7 +220,7 @@ async def _add_releases(reading: "_Reading", installation: Installation) -> Inst
     running = await reading.list_everywhere(KUBERIK)
     return replace(
         installation,
-        releases=gather_releases(objects, reader.absent),
+        releases=gather_facts(gather_releases(objects, reader.absent)),
         kuberik=tuple(f"{each.namespace}/{each.name}" for each in running if each.replicas),
     )
 

@@ -21,7 +21,6 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both, gather_all
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policy_zones import Owners
-from rollout_operator.controllers.releases import ListFlux, gather_flux, index_flux
 from rollout_operator.controllers.shadow import choose_grantable
 from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
 from rollout_operator.guards.downscales import Downscales
@@ -45,7 +44,6 @@ from rollout_operator.kube.scales import ScaleReader
 from rollout_operator.kube.store import AnyBudget, PodStore, PolicyStore, StatefulSetStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
-from rollout_operator.model.decode.flux import DECODERS
 from rollout_operator.model.decode.installation import decode_service
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import decode_or_salvage
@@ -76,29 +74,31 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import AnyWatched, Group, Pod, Unreadable, list_decoded
 from rollout_operator.model.outcome import Action, Code, EqualPods, Plan, Reason, ReplacePods
 from rollout_operator.model.policy import PolicyPlan, PolicySnapshot, WatchedPolicy
-from rollout_operator.model.release_plan import FluxTarget, ReleaseObjects, gather_releases
-from rollout_operator.model.releases import RefusedRelease, ReleaseRollout
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.bake import selects_namespaces
 from rollout_operator.planning.describe_groups import describe_group, select_namespace
 from rollout_operator.planning.describe_policies import (
     describe_policy,
     describe_unreadable_policy,
     find_disobedience,
 )
-from rollout_operator.planning.describe_releases import (
+from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policy_status import find_batch, find_initial, read_resolution
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.releases.controller import ListFlux, gather_flux, index_flux
+from rollout_operator.releases.model.decode_flux import DECODERS
+from rollout_operator.releases.model.plan import FluxTarget, ReleaseObjects, gather_releases
+from rollout_operator.releases.model.releases import RefusedRelease, ReleaseRollout
+from rollout_operator.releases.planning.bake import selects_namespaces
+from rollout_operator.releases.planning.describe import (
     describe_check,
     describe_release,
     describe_schedule,
     describe_unreadable_release,
     order_schedules,
 )
-from rollout_operator.planning.flux import list_targets
-from rollout_operator.planning.policies import plan_policy
-from rollout_operator.planning.policy_status import find_batch, find_initial, read_resolution
-from rollout_operator.planning.rollout import plan_group
-from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.releases.planning.flux import list_targets
 from rollout_operator.telemetry.metrics import Metrics, merge_plans
 
 Decoded = TypeVar("Decoded")

@@ -18,31 +18,6 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
 from rollout_operator.config.flags import KUBERIK as AS_KUBERIK
-from rollout_operator.controllers.health_checks import CheckController, CheckReader, CheckSnapshot
-from rollout_operator.controllers.release_sources import (
-    ReleaseCaches,
-    ReleaseLookUps,
-    follow_kind,
-    list_concerned,
-)
-from rollout_operator.controllers.releases import (
-    FluxObjects,
-    ReleaseController,
-    ReleaseObserver,
-    ReleaseReports,
-    gather_flux,
-)
-from rollout_operator.controllers.schedules import (
-    FollowedSchedules,
-    KeptGates,
-    ScheduleController,
-    ScheduleKinds,
-    ScheduleObserver,
-    ScheduleReader,
-    WideSchedules,
-    read_gated,
-    report_schedule,
-)
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
@@ -74,7 +49,6 @@ from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.budget import EventRecord
-from rollout_operator.model.decode.flux import DECODERS
 from rollout_operator.model.decode.installation import decode_allowed
 from rollout_operator.model.description import (
     HealthCheckDescription,
@@ -83,7 +57,19 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, NotFound
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
-from rollout_operator.model.release_plan import (
+from rollout_operator.operator.context import Context, Feature, NamespaceChecks, Process
+from rollout_operator.releases.controller import (
+    FluxObjects,
+    ReleaseController,
+    ReleaseObserver,
+    ReleaseReports,
+    gather_flux,
+)
+from rollout_operator.releases.exchange import RegistryExchange, RegistrySender
+from rollout_operator.releases.health_checks import CheckController, CheckReader, CheckSnapshot
+from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
+from rollout_operator.releases.model.decode_flux import DECODERS
+from rollout_operator.releases.model.plan import (
     CheckFinding,
     FluxReference,
     FluxTarget,
@@ -91,7 +77,7 @@ from rollout_operator.model.release_plan import (
     HealthCheckStatus,
     ReleaseObjects,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     RefusedRelease,
@@ -101,26 +87,40 @@ from rollout_operator.model.releases import (
     ScheduleObject,
     ScheduleStatus,
 )
-from rollout_operator.oci.client import RESULTS, RegistryClient
-from rollout_operator.oci.exchange import RegistryExchange, RegistrySender
-from rollout_operator.operator.context import Context, Feature, NamespaceChecks, Process
-from rollout_operator.planning.bake import (
+from rollout_operator.releases.planning.bake import (
     Labels,
     describe_flux_wait,
     selects_namespaces,
     takes_check,
 )
-from rollout_operator.planning.describe_releases import (
+from rollout_operator.releases.planning.describe import (
     describe_check,
     describe_release,
     describe_schedule,
     describe_unreadable_release,
     order_schedules,
 )
-from rollout_operator.planning.flux import list_targets
-from rollout_operator.planning.health_checks import describe_stall, find_class, find_reset
-from rollout_operator.planning.schedules import list_by_gate, list_by_rollout
-from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, show_schedules
+from rollout_operator.releases.planning.flux import list_targets
+from rollout_operator.releases.planning.health_checks import describe_stall, find_class, find_reset
+from rollout_operator.releases.planning.schedules import list_by_gate, list_by_rollout
+from rollout_operator.releases.registry import RESULTS, RegistryClient
+from rollout_operator.releases.schedules import (
+    FollowedSchedules,
+    KeptGates,
+    ScheduleController,
+    ScheduleKinds,
+    ScheduleObserver,
+    ScheduleReader,
+    WideSchedules,
+    read_gated,
+    report_schedule,
+)
+from rollout_operator.releases.sources import (
+    ReleaseCaches,
+    ReleaseLookUps,
+    follow_kind,
+    list_concerned,
+)
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.spans import trace_keys
 

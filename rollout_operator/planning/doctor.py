@@ -33,13 +33,6 @@ from rollout_operator.model.diagnosis import (
 from rollout_operator.model.names import NO_DOWNSCALE, ON_DELETE, PREPARE_DOWNSCALE, GroupName
 from rollout_operator.model.objects import Group, StatefulSet, Zone
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.release_plan import (
-    IMAGE_POLICY,
-    IMAGE_REPOSITORY,
-    KUSTOMIZATION,
-    OCI_REPOSITORY,
-)
-from rollout_operator.model.releases import RefusedRelease
 from rollout_operator.model.scaling import ScalingSnapshot, TimesSource
 from rollout_operator.model.units import format_rfc3339, is_odd_brake
 from rollout_operator.planning.downscales import explain_bad_time
@@ -47,7 +40,6 @@ from rollout_operator.planning.requests import NoTarget, is_labelled, plan_targe
 from rollout_operator.planning.rights import TLS_FLAG, share_policies
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.scaling import plan_scaling
-from rollout_operator.planning.schedules import describe_refusal
 from rollout_operator.planning.wording import count, join_names, read_table, verb
 
 _OPERATORS: Final = Source.DEPLOYMENTS
@@ -55,10 +47,8 @@ _SETS: Final = Source.STATEFULSETS
 _HOOKS: Final = Source.WEBHOOKS
 _RELEASES: Final = Source.RELEASES
 
-OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
 _POLICY: Final = "MultiAZRollout"
 _POLICY_VERSION: Final = "v1alpha1"
-_ROLLOUT: Final = "Rollout"
 _BUDGET: Final = "ZoneAwarePodDisruptionBudget"
 
 # What the planner says of settings, and what only a person changes.
@@ -438,9 +428,7 @@ def _check_obeyed(installation: Installation) -> Iterator[Finding]:
 def _check_releases(installation: Installation) -> Iterator[Finding]:
     """Yield that no operator makes the Rollouts here, or cannot for want of their kinds."""
     acting, releases = installation.acting, installation.releases
-    missing = [kind for kind in releases.absent if kind not in OF_FLUX]
-    broken = releases.list_unreadable(_ROLLOUT)
-    rollouts = [*(each.head.name for each in releases.rollouts), *(each.name for each in broken)]
+    missing, rollouts = releases.absent, releases.rollouts
     if installation.are_any_on(RELEASES_FLAG):
         if missing:
             text = f"the API server does not know {join_names(missing, shown=len(missing))}"
@@ -465,20 +453,8 @@ def _check_policies_accepted(installation: Installation) -> Iterator[Finding]:
 
 @_check("Rollouts and schedules are accepted", _RELEASES, Source.FLUX)
 def _check_releases_accepted(installation: Installation) -> Iterator[Finding]:
-    releases = installation.releases
-    for broken in releases.unreadable:
-        is_rollout, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
-        title = f"{broken.kind} {broken.name}"
-        yield find(FindingCode.RELEASE_REFUSED if is_rollout else code, title, broken.error)
-    for release in releases.rollouts:
-        if isinstance(release, RefusedRelease):
-            title = f"{_ROLLOUT} {release.head.name}"
-            yield find(FindingCode.RELEASE_REFUSED, title, release.problem)
-    for schedule in releases.schedules:
-        # Some, such as an unknown time zone, only the operator finds.
-        if problem := schedule.problem or describe_refusal(schedule.status):
-            title = f"{schedule.kind} {schedule.head.name}"
-            yield find(FindingCode.SCHEDULE_INVALID, title, problem)
+    for code, title, text in installation.releases.problems:
+        yield find(code, title, text)
 
 
 @_check("zone budgets are valid", Source.ZONE_BUDGETS)

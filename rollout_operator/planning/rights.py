@@ -14,9 +14,6 @@ from rollout_operator.model.diagnosis import (
 )
 from rollout_operator.model.names import LEADING_ZONE, MIRROR_KIND
 from rollout_operator.model.policy import PolicyOwnership
-from rollout_operator.model.release_plan import CheckClass
-from rollout_operator.planning.bake import selects_namespaces
-from rollout_operator.planning.health_checks import find_class
 from rollout_operator.planning.policy_zones import needs_nodes, share_sets
 from rollout_operator.planning.wording import read_table
 
@@ -115,7 +112,6 @@ def share_policies(installation: Installation) -> PolicyOwnership:
 
 def list_needs(installation: Installation) -> frozenset[str]:
     """Return the components that no flag asks for, but objects that are here."""
-    releases = installation.releases
     placed = {each.sts.name: each.placed for each in installation.sets}
     annotations = [each.sts.annotations for each in installation.members]
     needs = {
@@ -126,14 +122,5 @@ def list_needs(installation: Installation) -> frozenset[str]:
             needs_nodes(scope.policy, [own for sts in scope.sets if (own := placed[sts.name])], {})
             for scope in share_policies(installation).scopes
         ),
-        "releases-registries": any(
-            repository.pull_secret or repository.certificates or repository.proxy
-            for repository in releases.repositories
-        ),
-        "releases-cluster": any(not schedule.head.namespace for schedule in releases.schedules)
-        or any(map(selects_namespaces, releases.list_obeyed())),
-        "releases-inventory": any(
-            find_class(check) is CheckClass.KUSTOMIZATION for check in releases.checks
-        ),
     }
-    return frozenset(component for component, is_needed in needs.items() if is_needed)
+    return installation.releases.needs | {name for name, is_needed in needs.items() if is_needed}

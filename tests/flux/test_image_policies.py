@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.flux import decode_image_policy
-from rollout_operator.model.releases import AnnouncedReleases, PolicyOrder, TagOrder
-from rollout_operator.planning.candidates import choose_candidates, find_rank
+from rollout_operator.releases.model.decode_flux import decode_image_policy
+from rollout_operator.releases.model.releases import AnnouncedReleases, PolicyOrder, TagOrder
+from rollout_operator.releases.planning.candidates import choose_candidates, find_rank
 from tests.flux.image_policies import Selection, select
 from tests.model.decode.releases.trees import as_json
 from tests.planning.releases.builders import releases

@@ -15,9 +15,9 @@ from rollout_lab.zones import ZoneSpec, statefulset
 from rollout_operator.kube.api import KUSTOMIZATIONS as LAB_KUSTOMIZATIONS
 from rollout_operator.kube.api import OCI_REPOSITORIES as LAB_SOURCES
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.model.decode.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.planning.flux import map_flux_waits, name_manager
-from rollout_operator.planning.health_checks import (
+from rollout_operator.releases.model.decode_flux import decode_kustomization, decode_oci_repository
+from rollout_operator.releases.planning.flux import map_flux_waits, name_manager
+from rollout_operator.releases.planning.health_checks import (
     assess_object,
     has_lasted,
     parse_inventory_id,

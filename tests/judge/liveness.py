@@ -19,7 +19,7 @@ from rollout_lab.model.fields import child, name_of, number, text
 from rollout_lab.model.history import Called, Commit, PodCalled
 
 from rollout_operator.kube.api import PODS, SECRETS, JsonObject
-from rollout_operator.model.release_plan import CheckClass
+from rollout_operator.releases.model.plan import CheckClass
 from tests.judge.book import NO_TIME, Book, World, Write, once, see
 from tests.judge.budgets import EVICTION_PATH, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER

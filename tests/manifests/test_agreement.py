@@ -20,10 +20,10 @@ from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.custom import decode_policy
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.policy import Policy, PolicyStatus
-from rollout_operator.model.release_plan import HealthCheckStatus
-from rollout_operator.model.releases import HistoryEntry, ReleaseStatus, ScheduleStatus
 from rollout_operator.operator import reviews
-from rollout_operator.planning.flux import JUDGED
+from rollout_operator.releases.model.plan import HealthCheckStatus
+from rollout_operator.releases.model.releases import HistoryEntry, ReleaseStatus, ScheduleStatus
+from rollout_operator.releases.planning.flux import JUDGED
 from tests.code_rules import ROOT
 from tests.kustomize import Object, render
 from tests.pages import chapter_of, example_of

@@ -18,7 +18,6 @@ from rollout_operator.model.objects import (
     selects,
 )
 from rollout_operator.model.policy import check_label_key, check_label_value
-from rollout_operator.model.releases import parse_reference, parse_repository
 from rollout_operator.model.scaling import decode_entry, is_recorded
 from rollout_operator.model.units import (
     compile_extraction,
@@ -36,6 +35,7 @@ from rollout_operator.model.units import (
     parse_prometheus_duration,
     parse_rfc3339,
 )
+from rollout_operator.releases.model.releases import parse_reference, parse_repository
 from tests.builders import sts
 from tests.goldens import Golden
 from tests.model.cases import call, show

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollout_operator.controllers import release_sources
 from rollout_operator.kube import client, kubeconfig
 from rollout_operator.kube import kubeconfig as login
 from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.outcome import Code, Reason, find_leading, render_path
-from rollout_operator.model.releases import check_tag, parse_reference
 from rollout_operator.model.scaling import (
     decode_entry,
     decode_zone_map,
@@ -43,7 +41,8 @@ from rollout_operator.model.units import (
     parse_rfc3339,
     quote,
 )
-from rollout_operator.oci import exchange
+from rollout_operator.releases import exchange, sources
+from rollout_operator.releases.model.releases import check_tag, parse_reference
 from tests.examples import repeatable
 
 REPEATABLE: Final = repeatable(200)
@@ -337,7 +336,7 @@ def test_d40_one_reason_leads_in_every_outlet(codes: Sequence[Code], leading: Co
         *(kubeconfig.Kubeconfig, kubeconfig.UserCredentials, kubeconfig._File),
         *(kubeconfig._User, kubeconfig._NamedUser),
         *(login.LoginProgram, login.ProgramCredentials, login._Printed),
-        *(exchange._KeyringEntry, exchange._TokenAnswer, release_sources._Secret),
+        *(exchange._KeyringEntry, exchange._TokenAnswer, sources._Secret),
         client.HttpRequest,
     ],
 )

@@ -19,18 +19,18 @@ from typing import Any, Self
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.releases import ImageReference, Repository
-from rollout_operator.oci.client import RegistryAccess, RegistryClient
-from rollout_operator.oci.exchange import (
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
+from rollout_operator.pki.serving import server_context
+from rollout_operator.planning.certificate import Wanted
+from rollout_operator.releases.exchange import (
     Keyring,
     RegistryExchange,
     RegistrySender,
     Route,
     decode_pull_secret,
 )
-from rollout_operator.pki.certificates import issue_ca, issue_leaf
-from rollout_operator.pki.serving import server_context
-from rollout_operator.planning.certificate import Wanted
+from rollout_operator.releases.model.releases import ImageReference, Repository
+from rollout_operator.releases.registry import RegistryAccess, RegistryClient
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

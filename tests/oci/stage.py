@@ -18,8 +18,8 @@ import yaml
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.oci.client import RESULTS, RegistryAccess
-from rollout_operator.oci.exchange import RegistryError, Route
+from rollout_operator.releases.exchange import RegistryError, Route
+from rollout_operator.releases.registry import RESULTS, RegistryAccess
 from tests import stories
 from tests.oci.registries import (
     CONFIG,

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.releases import parse_repository
-from rollout_operator.oci.client import parse_retry_after
-from rollout_operator.oci.exchange import (
+from rollout_operator.releases.exchange import (
     AT_MOST,
     AT_MOST_PER_HOST,
     RegistryDistrusted,
@@ -28,6 +26,8 @@ from rollout_operator.oci.exchange import (
     decode_pull_secret,
     parse_challenges,
 )
+from rollout_operator.releases.model.releases import parse_repository
+from rollout_operator.releases.registry import parse_retry_after
 from tests.examples import repeatable
 from tests.goldens import Golden
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, endless, hang, reply

@@ -12,20 +12,20 @@ from rollout_operator.config import flags as environment
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import read_environment
 from rollout_operator.model.names import ConfigError
-from rollout_operator.model.releases import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.operator.main import choose_identity, listen_also
 from rollout_operator.operator.releases import get_compat
 from rollout_operator.operator.webhooks import make_serving
+from rollout_operator.releases.model.releases import KUBERIK, OURS, ReleaseCompat
 from tests.web.admin_world import serving
 
 # What only releases need, by the beginnings of names.
 OF_RELEASES: Final = (
     "rollout_operator.oci",
     "rollout_operator.operator.releases",
-    "rollout_operator.controllers.releases",
-    "rollout_operator.planning.releases",
-    "rollout_operator.model.releases",
-    "rollout_operator.model.decode.releases",
+    "rollout_operator.releases.controller",
+    "rollout_operator.releases.planning.releases",
+    "rollout_operator.releases.model.releases",
+    "rollout_operator.releases.model.decode",
 )
 PROGRAM: Final = f"""
 import sys

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from rollout_operator.model.budget import StatusCondition
-from rollout_operator.model.releases import (
+from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
+from rollout_operator.releases.model.releases import (
     BakeStatus,
     GateSummary,
     HistoryEntry,
@@ -15,7 +16,6 @@ from rollout_operator.model.releases import (
     TriggeredBy,
     TriggerKind,
 )
-from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.telemetry.metrics import Metrics
 from tests.planning.releases.builders import at, check, entry, releases, rollout
 from tests.planning.releases.schedules.schedule_builders import schedule

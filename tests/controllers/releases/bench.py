@@ -9,19 +9,6 @@ from typing import Any
 
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.release_sources import (
-    ReleaseCaches,
-    ReleaseLookUps,
-    WideChecks,
-    list_tags,
-)
-from rollout_operator.controllers.releases import (
-    FluxObjects,
-    ReleaseController,
-    ReleaseObserver,
-    ReleaseReports,
-)
-from rollout_operator.controllers.schedules import FollowedSchedules, ScheduleReader
 from rollout_operator.controllers.worker import Attempts, NewestObjects, Result, StatusWriter
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
@@ -29,11 +16,19 @@ from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.kinds import FollowedKind, KindSource
 from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.budget import EventRecord
-from rollout_operator.model.decode.flux import DECODERS
 from rollout_operator.model.names import ApiError, UnknownOutcome
 from rollout_operator.model.objects import AnyWatched
-from rollout_operator.model.releases import OURS
-from rollout_operator.telemetry.extra import ReleaseCounters
+from rollout_operator.releases.controller import (
+    FluxObjects,
+    ReleaseController,
+    ReleaseObserver,
+    ReleaseReports,
+)
+from rollout_operator.releases.metrics import ReleaseCounters
+from rollout_operator.releases.model.decode_flux import DECODERS
+from rollout_operator.releases.model.releases import OURS
+from rollout_operator.releases.schedules import FollowedSchedules, ScheduleReader
+from rollout_operator.releases.sources import ReleaseCaches, ReleaseLookUps, WideChecks, list_tags
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import EPOCH, VirtualClock, elapsed

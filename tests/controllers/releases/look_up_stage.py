@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.controllers.release_sources import MOST_TAGS, LookUpKey, ReleaseLookUps
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.model.release_plan import ImageRepository
-from rollout_operator.model.releases import ImageReference, ReleaseMetadata, parse_repository
-from rollout_operator.oci import exchange
-from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.exchange import RegistryBusy, RegistryError
+from rollout_operator.releases import exchange
+from rollout_operator.releases.exchange import RegistryBusy, RegistryError
+from rollout_operator.releases.model.plan import ImageRepository
+from rollout_operator.releases.model.releases import (
+    ImageReference,
+    ReleaseMetadata,
+    parse_repository,
+)
+from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.sources import MOST_TAGS, LookUpKey, ReleaseLookUps
 from tests import stories
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.planning.releases.builders import head

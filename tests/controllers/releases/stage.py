@@ -8,15 +8,15 @@ from collections import deque
 from datetime import timedelta
 from typing import Any, Final
 
-from rollout_operator.controllers.release_sources import ReleaseLookUps
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import Resource
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases import ImageReference, ReleaseMetadata
-from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.exchange import ReleaseNotFound
+from rollout_operator.releases.exchange import ReleaseNotFound
+from rollout_operator.releases.model.releases import ImageReference, ReleaseMetadata
+from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.sources import ReleaseLookUps
 from tests import stories
 from tests.controllers.fake_client import Json
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench

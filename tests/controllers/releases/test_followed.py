@@ -10,25 +10,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.controllers.release_sources import build_wide_checks
-from rollout_operator.controllers.schedules import (
-    OWN_WRITES_LAST,
-    GateClient,
-    KeptGates,
-    ScheduleReader,
-    render_gate,
-    report_schedule,
-)
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import JsonObject, Precondition, Resource
 from rollout_operator.kube.informer import Informer
 from rollout_operator.model.budget import EventKind, EventRecord, Regarding
-from rollout_operator.model.decode.releases import decode_gate, watch_as
 from rollout_operator.model.names import Denied, Uid, Unreachable
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import ReleaseEvent
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.decode import decode_gate, watch_as
+from rollout_operator.releases.model.plan import ReleaseEvent
+from rollout_operator.releases.model.releases import (
     OURS,
     CreateGate,
     DeleteGate,
@@ -38,6 +29,15 @@ from rollout_operator.model.releases import (
     ScheduleRule,
     WantedGate,
 )
+from rollout_operator.releases.schedules import (
+    OWN_WRITES_LAST,
+    GateClient,
+    KeptGates,
+    ScheduleReader,
+    render_gate,
+    report_schedule,
+)
+from rollout_operator.releases.sources import build_wide_checks
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.releases.bench import FakeKind, FakeReleaseApi, ReleaseBench
 from tests.kube.cache.stage import Script

@@ -13,28 +13,21 @@ from cryptography.hazmat.primitives import serialization
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.health_checks import CheckReader, CheckRequest
-from rollout_operator.controllers.release_sources import (
-    ReleaseCaches,
-    list_concerned,
-    list_tags,
-    read_access,
-    tag_labels,
-)
-from rollout_operator.controllers.releases import gather_flux, index_flux
 from rollout_operator.kube.api import SECRETS, Page, Resource, Served
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model import names
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound
 from rollout_operator.model.objects import LabelSelector, SelectorTerm, WatchedObject
-from rollout_operator.model.release_plan import (
+from rollout_operator.releases.controller import gather_flux, index_flux
+from rollout_operator.releases.health_checks import CheckReader, CheckRequest
+from rollout_operator.releases.model.plan import (
     CheckClass,
     FluxObject,
     FluxReference,
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     CheckSelector,
@@ -42,7 +35,14 @@ from rollout_operator.model.releases import (
     ReleaseRollout,
     parse_repository,
 )
-from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.sources import (
+    ReleaseCaches,
+    list_concerned,
+    list_tags,
+    read_access,
+    tag_labels,
+)
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.goldens import Golden
 from tests.planning.releases.builders import ALL_CHECKS, at, check, gate, head, rollout

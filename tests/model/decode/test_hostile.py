@@ -28,14 +28,14 @@ from rollout_operator.model.decode.objects import (
     decode_statefulset,
     decode_version,
 )
-from rollout_operator.model.decode.releases import decode_release_schedule, decode_rollout
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy import PolicyStatus, RefusedPolicy
-from rollout_operator.model.releases import RefusedRelease
 from rollout_operator.model.scaling import Scalable, Unusable, decode_zone_map
+from rollout_operator.releases.model.decode import decode_release_schedule, decode_rollout
+from rollout_operator.releases.model.releases import RefusedRelease
 from tests.examples import repeatable
 from tests.model.budget_trees import as_json, budget_tree
 from tests.model.decode.releases.trees import tree as release_tree

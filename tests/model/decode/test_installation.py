@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from rollout_operator.model.decode import custom, releases
+from rollout_operator.model.decode import custom
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
@@ -19,6 +19,7 @@ from rollout_operator.model.decode.installation import (
     decode_username,
 )
 from rollout_operator.model.names import DecodeError
+from rollout_operator.releases.model import decode as releases
 
 
 def encode(**fields: object) -> bytes:

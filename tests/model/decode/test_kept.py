@@ -21,15 +21,15 @@ from rollout_operator.model.decode.installation import (
     decode_validating_webhooks,
 )
 from rollout_operator.model.decode.objects import decode_field_writers
-from rollout_operator.model.decode.releases import (
+from rollout_operator.model.names import InvalidInput, Revision, Uid
+from rollout_operator.model.policy import Batch, BatchPod, Policy, PolicyStatus, WatchedPolicy
+from rollout_operator.planning.policy_status import find_batch, render_batch
+from rollout_operator.releases.model.decode import (
     decode_health_check,
     decode_rollout,
     decode_schedule,
 )
-from rollout_operator.model.names import InvalidInput, Revision, Uid
-from rollout_operator.model.policy import Batch, BatchPod, Policy, PolicyStatus, WatchedPolicy
-from rollout_operator.model.releases import SCHEDULE, ReleaseRollout, ReleaseStatus
-from rollout_operator.planning.policy_status import find_batch, render_batch
+from rollout_operator.releases.model.releases import SCHEDULE, ReleaseRollout, ReleaseStatus
 from tests.model.budget_trees import budget_tree
 from tests.model.decode.releases.trees import as_json
 from tests.model.policy_trees import policy_tree, status_tree

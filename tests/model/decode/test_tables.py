@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.decode import flux, releases
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.custom import (
     decode_budget,
@@ -36,8 +35,14 @@ from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import DecodeError
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.policy import PolicyStatus, RefusedPolicy
-from rollout_operator.model.releases import CLUSTER_SCHEDULE, RefusedRelease, ReleaseRollout
 from rollout_operator.model.scaling import Scalable
+from rollout_operator.releases.model import decode as releases
+from rollout_operator.releases.model import decode_flux as flux
+from rollout_operator.releases.model.releases import (
+    CLUSTER_SCHEDULE,
+    RefusedRelease,
+    ReleaseRollout,
+)
 from tests.goldens import Golden
 from tests.model.budget_trees import budget_tree
 from tests.model.cases import attempt, bend, split_texts, tell

@@ -363,6 +363,6 @@ def _name(found: Any) -> str:
             one = getattr(one, word, None)
         if isinstance(one, str):
             return one
-    if isinstance(found, dict):
+    if isinstance(found, dict | frozenset):
         return " ".join(sorted(found)) or "none"
     return f"{found}"

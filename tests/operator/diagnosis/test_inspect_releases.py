@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.release_plan import ReleaseObjects
-from rollout_operator.model.releases import RefusedRelease
 from rollout_operator.operator.inspect import ObservedReleases
+from rollout_operator.releases.model.plan import ReleaseObjects
+from rollout_operator.releases.model.releases import RefusedRelease
 from tests.planning.releases.builders import head, rollout
 from tests.planning.releases.schedules.schedule_builders import schedule
 

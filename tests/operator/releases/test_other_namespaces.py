@@ -3,8 +3,8 @@
 import gc
 from typing import Final
 
-from rollout_operator.controllers.health_checks import CheckController
 from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, ROLLOUTS, JsonObject
+from rollout_operator.releases.health_checks import CheckController
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 

@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from rollout_operator.cli.render import StatusLayout, draw_release, render_line
-from rollout_operator.controllers.releases import ReleaseReports
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.description import ReleaseDescription
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.planning.describe_releases import REMEDIES, describe_release
 from rollout_operator.planning.text import render_release as render_text
-from rollout_operator.telemetry.extra import ReleaseCounters, show_releases
+from rollout_operator.releases.controller import ReleaseReports
+from rollout_operator.releases.metrics import ReleaseCounters, show_releases
+from rollout_operator.releases.planning.describe import REMEDIES, describe_release
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.cards import escape, render_release
 from tests.planning.description.releases.stage import build

@@ -40,8 +40,10 @@ from rollout_operator.model.policy import (
     PolicyRefusalCode,
     RefusedPolicy,
 )
-from rollout_operator.model.release_plan import ReleaseObjects
-from rollout_operator.model.releases import (
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.planning.rights import list_needs, list_rights
+from rollout_operator.releases.model.plan import ReleaseObjects
+from rollout_operator.releases.model.releases import (
     SCHEDULE,
     RefusedRelease,
     ReleaseHead,
@@ -51,9 +53,8 @@ from rollout_operator.model.releases import (
     ScheduleObject,
     ScheduleStatus,
 )
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.rights import list_needs, list_rights
-from rollout_operator.planning.schedules import INVALID
+from rollout_operator.releases.planning.describe import gather_facts
+from rollout_operator.releases.planning.schedules import INVALID
 
 NAMESPACE: Final = "prod"
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -253,12 +254,13 @@ def head(name: str, namespace: str = NAMESPACE) -> ReleaseHead:
 
 
 ROLLOUT: Final = ReleaseRollout(head=head("app"), spec=ReleaseSpec(policy_name="app"))
-RELEASES: Final = ReleaseObjects(rollouts=(ROLLOUT,))
+_OBJECTS: Final = ReleaseObjects(rollouts=(ROLLOUT,))
+RELEASES: Final = gather_facts(_OBJECTS)
 
 
 def making(kuberik: tuple[str, ...] = (), **changes: Any) -> Installation:
     """Return an installation whose operator makes releases, with one thing changed of them."""
-    releases = replace(RELEASES, **changes)
+    releases = gather_facts(replace(_OBJECTS, **changes))
     return operator(MAKE, installed=good(releases=releases, kuberik=kuberik))
 
 

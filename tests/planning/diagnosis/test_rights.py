@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.diagnosis import OperatorDeployment, Right
-from rollout_operator.planning.flux import JUDGED
 from rollout_operator.planning.rights import list_rights
+from rollout_operator.releases.planning.flux import JUDGED
 from tests.kustomize import Object
 from tests.rendered import (
     LEAST,

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector
-from rollout_operator.model.release_plan import HealthCheck, HealthCheckStatus
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
+from rollout_operator.releases.model.releases import (
     BakeStatus,
     CheckSelector,
     HistoryEntry,

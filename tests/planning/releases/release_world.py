@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.model.release_plan import (
+from rollout_operator.releases.model.plan import (
     ApplyTag,
     Correction,
     FluxTarget,
@@ -16,7 +16,7 @@ from rollout_operator.model.release_plan import (
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     OURS,
     HistoryEntry,
     PolicyOrder,
@@ -27,8 +27,8 @@ from rollout_operator.model.releases import (
     ReleaseStatus,
     TagOrder,
 )
-from rollout_operator.planning.candidates import FIELDS
-from rollout_operator.planning.releases import list_drifted, plan_release, remember
+from rollout_operator.releases.planning.candidates import FIELDS
+from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
 from tests.planning.releases.builders import START, releases, rollout
 
 

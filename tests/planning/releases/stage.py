@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import (
+from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     ApplyTag,
@@ -26,7 +26,7 @@ from rollout_operator.model.release_plan import (
     ReleasePlan,
     RemoveIntents,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     BakeStatus,
     ExcludedRelease,
@@ -38,7 +38,7 @@ from rollout_operator.model.releases import (
     ReleaseStatus,
     TriggerKind,
 )
-from rollout_operator.planning.releases import plan_release
+from rollout_operator.releases.planning.releases import plan_release
 from tests import stories
 from tests.planning.releases.builders import (
     ALL_CHECKS,

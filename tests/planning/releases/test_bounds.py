@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from rollout_operator.model import names
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector
-from rollout_operator.model.release_plan import FluxObject, FluxReference, FluxWrite, Writers
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.plan import FluxObject, FluxReference, FluxWrite, Writers
+from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     GateOrigin,
@@ -22,11 +22,11 @@ from rollout_operator.model.releases import (
     ReleaseGate,
     ScheduleObject,
 )
-from rollout_operator.planning.bake import MOST_FAILED
-from rollout_operator.planning.candidates import assess_gates
-from rollout_operator.planning.flux import RELEASED, name_manager, plan_flux_writes
-from rollout_operator.planning.releases import plan_release
-from rollout_operator.planning.schedules import (
+from rollout_operator.releases.planning.bake import MOST_FAILED
+from rollout_operator.releases.planning.candidates import assess_gates
+from rollout_operator.releases.planning.flux import RELEASED, name_manager, plan_flux_writes
+from rollout_operator.releases.planning.releases import plan_release
+from rollout_operator.releases.planning.schedules import (
     MOST_LISTED,
     MOST_SCHEDULES,
     KnownSchedules,

@@ -7,8 +7,8 @@ import pytest
 
 from rollout_operator.kube.events import BURST
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     BakeStatus,

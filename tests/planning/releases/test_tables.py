@@ -14,7 +14,7 @@ import pytest
 
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import LabelSelector, SelectorTerm
-from rollout_operator.model.release_plan import (
+from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     AnnotationProblem,
@@ -28,7 +28,7 @@ from rollout_operator.model.release_plan import (
     PolicyReading,
     ReleasePlan,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     AnnouncedReleases,
@@ -42,8 +42,8 @@ from rollout_operator.model.releases import (
     ReleaseStatus,
     TagOrder,
 )
-from rollout_operator.planning.bake import BlockedCode, assess_health, list_checks
-from rollout_operator.planning.candidates import (
+from rollout_operator.releases.planning.bake import BlockedCode, assess_health, list_checks
+from rollout_operator.releases.planning.candidates import (
     HOLDING,
     MOST_RELEASES,
     assess_gates,
@@ -56,7 +56,7 @@ from rollout_operator.planning.candidates import (
     needs_metadata,
     retain_releases,
 )
-from rollout_operator.planning.flux import (
+from rollout_operator.releases.planning.flux import (
     RELEASED,
     list_targets,
     map_flux_waits,
@@ -64,7 +64,7 @@ from rollout_operator.planning.flux import (
     plan_due_writes,
     plan_flux_writes,
 )
-from rollout_operator.planning.schedules import get_time_zone
+from rollout_operator.releases.planning.schedules import get_time_zone
 from tests.goldens import Golden
 from tests.planning.releases.builders import START, check, entry, gate, head, releases, rollout
 from tests.planning.releases.stage import ReleaseStage

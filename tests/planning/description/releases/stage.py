@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import StatusCondition
-from rollout_operator.model.release_plan import ReleaseObjects
-from rollout_operator.model.releases import GateSummary, RefusedRelease, ReleaseRollout
-from rollout_operator.planning.describe_releases import (
+from rollout_operator.planning.text import list_release, render_gate, render_schedule
+from rollout_operator.releases.model.plan import ReleaseObjects
+from rollout_operator.releases.model.releases import GateSummary, RefusedRelease, ReleaseRollout
+from rollout_operator.releases.planning.describe import (
     choose_next_tag,
     choose_release_phase,
     describe_gates,
@@ -22,7 +23,6 @@ from rollout_operator.planning.describe_releases import (
     list_release_waits,
     order_schedules,
 )
-from rollout_operator.planning.text import list_release, render_gate, render_schedule
 from tests.planning.releases.builders import head
 from tests.planning.releases.release_world import ReleaseWorld
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage

@@ -9,16 +9,16 @@ import pytest
 from rollout_operator.model.description import HealthCheckDescription, ReleasePhase
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector, Unreadable
-from rollout_operator.model.release_plan import ReleaseObjects
-from rollout_operator.model.releases import CheckSelector, ReleaseStatus
-from rollout_operator.planning.describe_releases import (
+from rollout_operator.planning.text import list_release, render_health_check
+from rollout_operator.planning.wording import MAX_LINE
+from rollout_operator.releases.model.plan import ReleaseObjects
+from rollout_operator.releases.model.releases import CheckSelector, ReleaseStatus
+from rollout_operator.releases.planning.describe import (
     MOST_TAGS,
     describe_check,
     describe_release,
     describe_unreadable_release,
 )
-from rollout_operator.planning.text import list_release, render_health_check
-from rollout_operator.planning.wording import MAX_LINE
 from tests.goldens import Golden
 from tests.planning.description.releases.stage import DescriptionStage, GateStage
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, releases, rollout

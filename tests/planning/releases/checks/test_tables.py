@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.releases.model.plan import (
     CheckClass,
     CheckFinding,
     HealthCheckStatus,
@@ -26,10 +27,9 @@ from rollout_operator.model.release_plan import (
     ObjectStatus,
     StatusVerdict,
 )
-from rollout_operator.model.releases import BakeStatus, CheckSelector, ReleaseStatus
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.flux import assess_status, get_failure_time
-from rollout_operator.planning.health_checks import (
+from rollout_operator.releases.model.releases import BakeStatus, CheckSelector, ReleaseStatus
+from rollout_operator.releases.planning.flux import assess_status, get_failure_time
+from rollout_operator.releases.planning.health_checks import (
     FluxFailure,
     InventoryFinding,
     assess_group,

@@ -4,7 +4,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from rollout_operator.model.objects import LabelSelector
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     CreateGate,
@@ -18,7 +18,7 @@ from rollout_operator.model.releases import (
     ScheduleRule,
     ScheduleSnapshot,
 )
-from rollout_operator.planning.schedules import plan_schedule
+from rollout_operator.releases.planning.schedules import plan_schedule
 from tests.planning.releases.builders import START, head
 
 DENY, ALLOW = ScheduleAction.DENY, ScheduleAction.ALLOW

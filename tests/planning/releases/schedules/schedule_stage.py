@@ -14,7 +14,7 @@ from rollout_operator.model import names
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     CorrectGate,
@@ -30,7 +30,7 @@ from rollout_operator.model.releases import (
     ScheduleStatus,
     WantedGate,
 )
-from rollout_operator.planning.schedules import (
+from rollout_operator.releases.planning.schedules import (
     KnownSchedules,
     choose_schedule_events,
     list_holds,

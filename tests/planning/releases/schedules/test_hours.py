@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.releases import decode_release_schedule
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.decode import decode_release_schedule
+from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
     WEEKDAYS,
@@ -23,7 +23,7 @@ from rollout_operator.model.releases import (
     ScheduleRule,
     ScheduleState,
 )
-from rollout_operator.planning.schedules import (
+from rollout_operator.releases.planning.schedules import (
     HORIZON,
     evaluate_schedule,
     get_time_zone,

@@ -20,14 +20,8 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.releases import (
-    ImageReference,
-    ReleaseMetadata,
-    Repository,
-    check_digest,
-)
 from rollout_operator.model.units import format_duration, parse_rfc3339, quote
-from rollout_operator.oci.exchange import (
+from rollout_operator.releases.exchange import (
     BadAnswer,
     Keyring,
     LookUp,
@@ -44,6 +38,12 @@ from rollout_operator.oci.exchange import (
     RegistryUnreachable,
     ReleaseNotFound,
     Route,
+)
+from rollout_operator.releases.model.releases import (
+    ImageReference,
+    ReleaseMetadata,
+    Repository,
+    check_digest,
 )
 
 # Registries take manifests of up to 4 MiB; configs are smaller.

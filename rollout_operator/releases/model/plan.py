@@ -13,7 +13,7 @@ import msgspec
 
 from rollout_operator.model.budget import ObjectEvent
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     OURS,
     ConsumedIntent,
     Instant,
@@ -34,6 +34,7 @@ IMAGE_POLICY: Final = "ImagePolicy"
 IMAGE_REPOSITORY: Final = "ImageRepository"
 OCI_REPOSITORY: Final = "OCIRepository"
 KUSTOMIZATION: Final = "Kustomization"
+OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
 TAG: Final = "tag"
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     OCI_REPOSITORY: ("spec", "ref"),

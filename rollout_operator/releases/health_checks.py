@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.releases import NO_OTHERS
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
@@ -51,7 +50,9 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import AnyWatched, WatchedObject
 from rollout_operator.model.policy import Policy
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import quote
+from rollout_operator.releases.controller import NO_OTHERS
+from rollout_operator.releases.model.plan import (
     CheckClass,
     CheckFinding,
     FluxReference,
@@ -61,11 +62,10 @@ from rollout_operator.model.release_plan import (
     ObjectStatus,
     StatusVerdict,
 )
-from rollout_operator.model.releases import OURS, ReleaseCompat, ReleaseRollout
-from rollout_operator.model.units import quote
-from rollout_operator.planning.bake import Labels, list_checks
-from rollout_operator.planning.flux import ApiObject
-from rollout_operator.planning.health_checks import (
+from rollout_operator.releases.model.releases import OURS, ReleaseCompat, ReleaseRollout
+from rollout_operator.releases.planning.bake import Labels, list_checks
+from rollout_operator.releases.planning.flux import ApiObject
+from rollout_operator.releases.planning.health_checks import (
     FluxFailure,
     InventoryFinding,
     InventoryObject,

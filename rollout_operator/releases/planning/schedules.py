@@ -25,8 +25,11 @@ from rollout_operator.model import names
 from rollout_operator.model.names import SCHEDULE_NAME, InvalidInput
 from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import ReleaseEvent
-from rollout_operator.model.releases import (
+from rollout_operator.model.units import quote
+from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
+from rollout_operator.planning.wording import count, join_names
+from rollout_operator.releases.model.plan import ReleaseEvent
+from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     MINUTES_OF_DAY,
     OURS,
@@ -50,10 +53,7 @@ from rollout_operator.model.releases import (
     ScheduleStatus,
     WantedGate,
 )
-from rollout_operator.model.units import quote
-from rollout_operator.planning.bake import keep_first
-from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
-from rollout_operator.planning.wording import count, join_names
+from rollout_operator.releases.planning.bake import keep_first
 
 # More than a year, so that a date of next year is seen, and no more: what lies beyond is looked for
 # again, since a schedule is looked at more often.

@@ -13,7 +13,11 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model.decode.objects import decode_field_writers
-from rollout_operator.model.decode.releases import (
+from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire, one_line, show_value
+from rollout_operator.model.names import SUBSTITUTE, TAG_FROM, DecodeError, InvalidInput
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.units import compile_extraction
+from rollout_operator.releases.model.decode import (
     ReadHead,
     decode_gate,
     decode_health_check,
@@ -24,10 +28,7 @@ from rollout_operator.model.decode.releases import (
     read_head,
     watch_as,
 )
-from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire, one_line, show_value
-from rollout_operator.model.names import SUBSTITUTE, TAG_FROM, DecodeError, InvalidInput
-from rollout_operator.model.objects import WatchedObject
-from rollout_operator.model.release_plan import (
+from rollout_operator.releases.model.plan import (
     FIELDS,
     IMAGE_POLICY,
     IMAGE_REPOSITORY,
@@ -42,7 +43,7 @@ from rollout_operator.model.release_plan import (
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     PolicyOrder,
@@ -52,7 +53,6 @@ from rollout_operator.model.releases import (
     parse_reference,
     parse_repository,
 )
-from rollout_operator.model.units import compile_extraction
 
 _FROM: Final = ".from"
 _LONGEST_NAME: Final = 253

@@ -17,16 +17,6 @@ from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from rollout_operator.controllers.release_sources import (
-    LookUpKey,
-    ReleaseCaches,
-    ReleaseLookUps,
-    WideChecks,
-    list_tags,
-    tag_rollout,
-    tag_source,
-)
-from rollout_operator.controllers.schedules import FollowedSchedules
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
@@ -46,11 +36,6 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
-from rollout_operator.model.decode.flux import (
-    DECODERS,
-    decode_image_policy,
-    decode_image_repository,
-)
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.names import (
     ApiError,
@@ -65,7 +50,15 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Unreadable, WatchedObject, list_decoded
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.planning.wording import camel_case, join_names
+from rollout_operator.releases.metrics import ReleaseCounters
+from rollout_operator.releases.model.decode_flux import (
+    DECODERS,
+    decode_image_policy,
+    decode_image_repository,
+)
+from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     ApplyTag,
@@ -86,7 +79,7 @@ from rollout_operator.model.release_plan import (
     RemoveIntents,
     RequestReconcile,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseCompat,
     ReleaseGate,
@@ -95,13 +88,20 @@ from rollout_operator.model.releases import (
     ReleaseStatus,
     parse_repository,
 )
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning import candidates
-from rollout_operator.planning.candidates import needs_metadata
-from rollout_operator.planning.flux import list_targets, plan_due_writes
-from rollout_operator.planning.releases import list_drifted, plan_release, remember
-from rollout_operator.planning.wording import camel_case, join_names
-from rollout_operator.telemetry.extra import ReleaseCounters
+from rollout_operator.releases.planning import candidates
+from rollout_operator.releases.planning.candidates import needs_metadata
+from rollout_operator.releases.planning.flux import list_targets, plan_due_writes
+from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
+from rollout_operator.releases.schedules import FollowedSchedules
+from rollout_operator.releases.sources import (
+    LookUpKey,
+    ReleaseCaches,
+    ReleaseLookUps,
+    WideChecks,
+    list_tags,
+    tag_rollout,
+    tag_source,
+)
 from rollout_operator.telemetry.logs import log
 
 # Flux reconciles an object as soon as this changes.

@@ -30,8 +30,8 @@ from yarl import URL
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import InvalidInput, OperatorError
-from rollout_operator.model.releases import DOCKER_HUB, DOCKER_HUB_ALIASES, Repository
 from rollout_operator.model.units import Confidential, format_duration, quote
+from rollout_operator.releases.model.releases import DOCKER_HUB, DOCKER_HUB_ALIASES, Repository
 from rollout_operator.telemetry.logs import log
 
 # Names of stores below a CDN are signed in a header of a redirect: two or three kilobytes of it.

@@ -22,7 +22,9 @@ import msgspec
 from rollout_operator.model import names
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import HOLDING, Code, Reason, find_leading
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import quote
+from rollout_operator.planning.wording import join_names, one_line
+from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     CheckClass,
     CheckFinding,
@@ -33,11 +35,14 @@ from rollout_operator.model.release_plan import (
     ObjectStatus,
     StatusVerdict,
 )
-from rollout_operator.model.releases import ReleaseRollout
-from rollout_operator.model.units import quote
-from rollout_operator.planning.bake import Labels, compute_cutoff, is_since, list_checks
-from rollout_operator.planning.flux import JUDGED, ApiObject, assess_status, get_failure_time
-from rollout_operator.planning.wording import join_names, one_line
+from rollout_operator.releases.model.releases import ReleaseRollout
+from rollout_operator.releases.planning.bake import Labels, compute_cutoff, is_since, list_checks
+from rollout_operator.releases.planning.flux import (
+    JUDGED,
+    ApiObject,
+    assess_status,
+    get_failure_time,
+)
 
 # With these reasons Flux has given up until the next interval, and says what is wrong.
 _FAILURES: Final = frozenset(

@@ -22,8 +22,10 @@ import msgspec
 
 from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import FluxTarget, HealthCheck, HealthStatus, ReleaseEvent
-from rollout_operator.model.releases import (
+from rollout_operator.model.units import format_duration, format_rfc3339
+from rollout_operator.planning.wording import join_names
+from rollout_operator.releases.model.plan import FluxTarget, HealthCheck, HealthStatus, ReleaseEvent
+from rollout_operator.releases.model.releases import (
     BakeStatus,
     CheckSelector,
     FailedHealthCheck,
@@ -34,8 +36,6 @@ from rollout_operator.model.releases import (
     ReleaseRollout,
     ReleaseSpec,
 )
-from rollout_operator.model.units import format_duration, format_rfc3339
-from rollout_operator.planning.wording import join_names
 
 Labels = Mapping[str, str]
 _Item = TypeVar("_Item")

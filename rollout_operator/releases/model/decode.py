@@ -38,8 +38,9 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import LabelSelector, WatchedObject
 from rollout_operator.model.policy import SelectorRefused, check_selector
-from rollout_operator.model.release_plan import HealthCheck, HealthCheckStatus
-from rollout_operator.model.releases import (
+from rollout_operator.model.units import parse_duration, quote
+from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
+from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     WEEKDAYS,
@@ -62,7 +63,6 @@ from rollout_operator.model.releases import (
     ScheduleRule,
     ScheduleStatus,
 )
-from rollout_operator.model.units import parse_duration, quote
 
 # An annotation may have 256 KiB, and what is kept of it stands in status and events.
 _LONGEST_TEXT: Final = 4096

@@ -33,10 +33,19 @@ from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, SECRETS, Reader
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.kinds import FollowedKind, KindSource, OnWatched
 from rollout_operator.kube.store import WatchedStore
-from rollout_operator.model.decode.flux import DECODERS
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, list_decoded
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import Confidential
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.releases.exchange import (
+    Keyring,
+    RegistryError,
+    ReleaseNotFound,
+    Route,
+    decode_pull_secret,
+)
+from rollout_operator.releases.model.decode_flux import DECODERS
+from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     FluxObject,
@@ -45,7 +54,7 @@ from rollout_operator.model.release_plan import (
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     ImageReference,
     LabelledNamespace,
     RefusedRelease,
@@ -54,18 +63,9 @@ from rollout_operator.model.releases import (
     ReleaseRollout,
     ScheduleObject,
 )
-from rollout_operator.model.units import Confidential
-from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.exchange import (
-    Keyring,
-    RegistryError,
-    ReleaseNotFound,
-    Route,
-    decode_pull_secret,
-)
-from rollout_operator.planning.bake import takes_check
-from rollout_operator.planning.flux import name_manager
-from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.releases.planning.bake import takes_check
+from rollout_operator.releases.planning.flux import name_manager
+from rollout_operator.releases.registry import RegistryAccess
 from rollout_operator.telemetry.logs import log
 
 _MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
@@ -433,7 +433,7 @@ class _LookUpState(msgspec.Struct, kw_only=True):
 
 
 class Registries(Protocol):
-    """Reads registries, as `oci.client.RegistryClient` does."""
+    """Reads registries, as `registry.RegistryClient` does."""
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return the data of an image. Raises InvalidInput and RegistryError."""

@@ -1,7 +1,7 @@
 """A Rollout of `kuberik.com`, its status, gates and schedules, and the names of its images.
 
 `Rollout` is the name of the API's kind; in code it is a release rollout, since a rollout replaces
-pods. `model.decode.releases` reads it, `planning.releases` and `planning.schedules` decide. A
+pods. `model.decode` reads it, `planning.releases` and `planning.schedules` decide. A
 status field without a value is left out.
 
 Names of images are read as container engines read them. A name that passes cannot escape from the

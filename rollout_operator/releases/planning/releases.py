@@ -22,7 +22,10 @@ from rollout_operator.model import names
 from rollout_operator.model.budget import StatusCondition
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.conditions import ConditionFinding
+from rollout_operator.planning.wording import join_names
+from rollout_operator.releases.model.plan import (
     ApplyTag,
     Correction,
     FluxTarget,
@@ -33,7 +36,7 @@ from rollout_operator.model.release_plan import (
     RemoveIntents,
     RequestReconcile,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     AnnouncedReleases,
     HistoryEntry,
     RefusedRelease,
@@ -42,9 +45,8 @@ from rollout_operator.model.releases import (
     ReleaseRollout,
     ReleaseStatus,
 )
-from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning import candidates
-from rollout_operator.planning.bake import (
+from rollout_operator.releases.planning import candidates
+from rollout_operator.releases.planning.bake import (
     HOLDING,
     BakeContext,
     BlockedCode,
@@ -58,7 +60,7 @@ from rollout_operator.planning.bake import (
     next_bake_pass,
     next_clear_time,
 )
-from rollout_operator.planning.candidates import (
+from rollout_operator.releases.planning.candidates import (
     ATTRIBUTION,
     NOWHERE,
     RECOVERING,
@@ -88,8 +90,6 @@ from rollout_operator.planning.candidates import (
     retry,
     without_left_over,
 )
-from rollout_operator.planning.conditions import ConditionFinding
-from rollout_operator.planning.wording import join_names
 
 _MOST_CORRECTIONS: Final = 5
 _WINDOW: Final = timedelta(minutes=10)

@@ -22,7 +22,9 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.names import ON_DELETE, InvalidInput
-from rollout_operator.model.release_plan import (
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.wording import join_names
+from rollout_operator.releases.model.plan import (
     FIELDS,
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -40,9 +42,7 @@ from rollout_operator.model.release_plan import (
     ReleasePlan,
     StatusVerdict,
 )
-from rollout_operator.model.releases import ReleaseHead, ReleaseRollout
-from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.wording import join_names
+from rollout_operator.releases.model.releases import ReleaseHead, ReleaseRollout
 
 _MANAGER: Final = "rollout-controller"
 RELEASED: Final = f"{_MANAGER}-released"

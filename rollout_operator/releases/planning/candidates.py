@@ -24,8 +24,11 @@ import msgspec
 from rollout_operator.model import names
 from rollout_operator.model.budget import StatusCondition
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.release_plan import HealthCheck, PolicyReading, ReleaseEvent
-from rollout_operator.model.releases import (
+from rollout_operator.model.units import compile_extraction, quote
+from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
+from rollout_operator.planning.wording import join_names
+from rollout_operator.releases.model.plan import HealthCheck, PolicyReading, ReleaseEvent
+from rollout_operator.releases.model.releases import (
     OURS,
     AnnouncedReleases,
     BakeStatus,
@@ -48,8 +51,7 @@ from rollout_operator.model.releases import (
     TriggeredBy,
     TriggerKind,
 )
-from rollout_operator.model.units import compile_extraction, quote
-from rollout_operator.planning.bake import (
+from rollout_operator.releases.planning.bake import (
     MOST_OF_HISTORY,
     MOST_OF_RELEASES,
     compute_cutoff,
@@ -58,8 +60,6 @@ from rollout_operator.planning.bake import (
     keep_first,
     keep_last,
 )
-from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
-from rollout_operator.planning.wording import join_names
 
 # By annotation, in the order in which they are removed.
 FIELDS: Final[Mapping[str, str]] = {

@@ -40,11 +40,12 @@ from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.store import is_older
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
-from rollout_operator.model.decode.releases import decode_gate
 from rollout_operator.model.names import ApiError, Conflict, DecodeError, NotFound, Throttled, Uid
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
-from rollout_operator.model.release_plan import ReleaseEvent
-from rollout_operator.model.releases import (
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.releases.model.decode import decode_gate
+from rollout_operator.releases.model.plan import ReleaseEvent
+from rollout_operator.releases.model.releases import (
     CorrectGate,
     CreateGate,
     DeleteGate,
@@ -61,8 +62,7 @@ from rollout_operator.model.releases import (
     ScheduleState,
     WantedGate,
 )
-from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
-from rollout_operator.planning.schedules import (
+from rollout_operator.releases.planning.schedules import (
     KnownSchedules,
     LoadZone,
     ScheduleReading,

@@ -22,15 +22,20 @@ from rollout_operator.model.description import (
     SelectedCheckDescription,
     TargetDescription,
 )
+from rollout_operator.model.diagnosis import FindingCode, ReleaseFacts
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.release_plan import (
+from rollout_operator.planning.conditions import describe_conditions
+from rollout_operator.planning.text import add_span, choose_fit, render_time
+from rollout_operator.planning.wording import cut, join_names
+from rollout_operator.releases.model.plan import (
+    OF_FLUX,
     CheckClass,
     FluxTarget,
     HealthCheck,
     ImagePolicy,
     ReleaseObjects,
 )
-from rollout_operator.model.releases import (
+from rollout_operator.releases.model.releases import (
     SCHEDULE,
     BakeStatus,
     FailedHealthCheck,
@@ -45,9 +50,14 @@ from rollout_operator.model.releases import (
     ScheduleAction,
     ScheduleObject,
 )
-from rollout_operator.planning import bake, candidates
-from rollout_operator.planning.bake import BlockedCode, Labels, list_checks
-from rollout_operator.planning.candidates import (
+from rollout_operator.releases.planning import bake, candidates
+from rollout_operator.releases.planning.bake import (
+    BlockedCode,
+    Labels,
+    list_checks,
+    selects_namespaces,
+)
+from rollout_operator.releases.planning.candidates import (
     FIELDS,
     READY,
     RECOVERING,
@@ -55,12 +65,17 @@ from rollout_operator.planning.candidates import (
     list_gates,
     without_left_over,
 )
-from rollout_operator.planning.conditions import describe_conditions
-from rollout_operator.planning.schedules import HORIZON, IN_SYNC, INVALID, NOT_WRITTEN
-from rollout_operator.planning.text import add_span, choose_fit, render_time
-from rollout_operator.planning.wording import cut, join_names
+from rollout_operator.releases.planning.health_checks import find_class
+from rollout_operator.releases.planning.schedules import (
+    HORIZON,
+    IN_SYNC,
+    INVALID,
+    NOT_WRITTEN,
+    describe_refusal,
+)
 
 MOST_TAGS: Final = 20
+_ROLLOUT: Final = "Rollout"
 _MOST_GATES: Final = 50
 _NOT_OBSERVED: Final = "NotObserved"
 _NOT_RECONCILED: Final = "NotReconciled"
@@ -511,3 +526,40 @@ def _choose_object(check: HealthCheck) -> str:
     }
     names = {str(kind): name for kind, name in named.items()}
     return names.get(check.check_class) or ""
+
+
+def gather_facts(objects: ReleaseObjects) -> ReleaseFacts:
+    """Return what `doctor` looks at of the objects of a namespace."""
+    broken = objects.list_unreadable(_ROLLOUT)
+    needs = {
+        "releases-registries": any(
+            repository.pull_secret or repository.certificates or repository.proxy
+            for repository in objects.repositories
+        ),
+        "releases-cluster": any(not schedule.head.namespace for schedule in objects.schedules)
+        or any(map(selects_namespaces, objects.list_obeyed())),
+        "releases-inventory": any(
+            find_class(check) is CheckClass.KUSTOMIZATION for check in objects.checks
+        ),
+    }
+    return ReleaseFacts(
+        rollouts=(*(each.head.name for each in objects.rollouts), *(each.name for each in broken)),
+        absent=tuple(kind for kind in objects.absent if kind not in OF_FLUX),
+        problems=tuple(_list_disobeyed(objects)),
+        needs=frozenset(component for component, is_needed in needs.items() if is_needed),
+    )
+
+
+def _list_disobeyed(objects: ReleaseObjects) -> Iterator[tuple[FindingCode, str, str]]:
+    for broken in objects.unreadable:
+        is_rollout, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
+        title = f"{broken.kind} {broken.name}"
+        yield FindingCode.RELEASE_REFUSED if is_rollout else code, title, broken.error
+    for release in objects.rollouts:
+        if isinstance(release, RefusedRelease):
+            title = f"{_ROLLOUT} {release.head.name}"
+            yield FindingCode.RELEASE_REFUSED, title, release.problem
+    for schedule in objects.schedules:
+        # Some, such as an unknown time zone, only the operator finds.
+        if problem := schedule.problem or describe_refusal(schedule.status):
+            yield FindingCode.SCHEDULE_INVALID, f"{schedule.kind} {schedule.head.name}", problem

@@ -1,1 +1,0 @@
-"""Registries of images: what a release is, read by its tag."""

@@ -1,0 +1,1 @@
+"""What objects of releases are: Rollouts, gates, schedules, HealthChecks and what Flux has."""

@@ -1,0 +1,1 @@
+"""The pure core of releases: a frozen snapshot of a Rollout in, a plan with its reasons out."""
