@@ -65,7 +65,6 @@ from rollout_operator.releases.controller import (
     ReleaseReports,
     gather_flux,
 )
-from rollout_operator.releases.exchange import RegistryExchange, RegistrySender
 from rollout_operator.releases.health_checks import CheckController, CheckReader, CheckSnapshot
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.releases.model.decode_flux import DECODERS
@@ -103,7 +102,7 @@ from rollout_operator.releases.planning.describe import (
 from rollout_operator.releases.planning.flux import list_targets
 from rollout_operator.releases.planning.health_checks import describe_stall, find_class, find_reset
 from rollout_operator.releases.planning.schedules import list_by_gate, list_by_rollout
-from rollout_operator.releases.registry import RESULTS, RegistryClient
+from rollout_operator.releases.registry import RESULTS, RegistryClient, RegistryExchange
 from rollout_operator.releases.schedules import (
     FollowedSchedules,
     KeptGates,
@@ -157,7 +156,9 @@ class RolloutReleases(Feature):
         self._counters = ReleaseCounters(
             context.metrics.registry, context.namespace, ("ok", *RESULTS.values(), *_OTHER_RESULTS)
         )
-        self._sender = RegistrySender(_REQUEST_LIMIT)
+        self._exchange = RegistryExchange(
+            context.clock, _REQUEST_LIMIT, lambda url: choose_proxy(url, os.environ)
+        )
         self._queue: WorkQueue[str] = WorkQueue()
         self._flux = FluxObjects(
             context.open("writing objects of Flux", Priority.READ),
@@ -214,11 +215,8 @@ class RolloutReleases(Feature):
 
     def _build_look_ups(self) -> ReleaseLookUps:
         context = self._context
-        exchange = RegistryExchange(
-            self._sender, context.clock, lambda url: choose_proxy(url, os.environ)
-        )
         return ReleaseLookUps(
-            RegistryClient(exchange, context.clock, self._counters.count_request),
+            RegistryClient(self._exchange, context.clock, self._counters.count_request),
             context.open("reading pull secrets", Priority.READ),
             context.clock,
             self._queue.add_after,
@@ -298,7 +296,7 @@ class RolloutReleases(Feature):
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            await self._sender.close()
+            await self._exchange.close()
 
 
 def _drop_schedule_status(schedule: AnyWatched | None) -> ScheduleObject | None:

@@ -37,13 +37,6 @@ from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unrea
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.units import Confidential
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
-from rollout_operator.releases.exchange import (
-    Keyring,
-    RegistryError,
-    ReleaseNotFound,
-    Route,
-    decode_pull_secret,
-)
 from rollout_operator.releases.model.decode_flux import DECODERS
 from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
@@ -65,7 +58,14 @@ from rollout_operator.releases.model.releases import (
 )
 from rollout_operator.releases.planning.bake import takes_check
 from rollout_operator.releases.planning.flux import name_manager
-from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.registry import (
+    Keyring,
+    RegistryAccess,
+    RegistryError,
+    ReleaseNotFound,
+    Route,
+    decode_pull_secret,
+)
 from rollout_operator.telemetry.logs import log
 
 _MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]

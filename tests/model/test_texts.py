@@ -41,7 +41,7 @@ from rollout_operator.model.units import (
     parse_rfc3339,
     quote,
 )
-from rollout_operator.releases import exchange, sources
+from rollout_operator.releases import registry, sources
 from rollout_operator.releases.model.releases import check_tag, parse_reference
 from tests.examples import repeatable
 
@@ -336,7 +336,7 @@ def test_d40_one_reason_leads_in_every_outlet(codes: Sequence[Code], leading: Co
         *(kubeconfig.Kubeconfig, kubeconfig.UserCredentials, kubeconfig._File),
         *(kubeconfig._User, kubeconfig._NamedUser),
         *(login.LoginProgram, login.ProgramCredentials, login._Printed),
-        *(exchange._KeyringEntry, exchange._TokenAnswer, sources._Secret),
+        *(registry._KeyringEntry, registry._TokenAnswer, sources._Secret),
         client.HttpRequest,
     ],
 )

@@ -17,4 +17,4 @@ async def registry() -> AsyncIterator[FakeRegistry]:
 async def reader() -> AsyncIterator[Reader]:
     reader = open_reader()
     yield reader
-    await reader.sender.close()
+    await reader.exchange.close()

@@ -22,15 +22,15 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.pki.certificates import issue_ca, issue_leaf
 from rollout_operator.pki.serving import server_context
 from rollout_operator.planning.certificate import Wanted
-from rollout_operator.releases.exchange import (
+from rollout_operator.releases.model.releases import ImageReference, Repository
+from rollout_operator.releases.registry import (
     Keyring,
+    RegistryAccess,
+    RegistryClient,
     RegistryExchange,
-    RegistrySender,
     Route,
     decode_pull_secret,
 )
-from rollout_operator.releases.model.releases import ImageReference, Repository
-from rollout_operator.releases.registry import RegistryAccess, RegistryClient
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -213,7 +213,7 @@ class Reader:
     """A client as the operator would have it, on a clock of the loop."""
 
     client: RegistryClient
-    sender: RegistrySender
+    exchange: RegistryExchange
     results: list[str]
 
 
@@ -223,10 +223,9 @@ def open_reader(
     clock: Any = None,
 ) -> Reader:
     results: list[str] = []
-    sender = RegistrySender(limit)
     clock = clock or LoopClock()
-    exchange = RegistryExchange(sender, clock)
-    return Reader(RegistryClient(exchange, clock, results.append, total), sender, results)
+    exchange = RegistryExchange(clock, limit)
+    return Reader(RegistryClient(exchange, clock, results.append, total), exchange, results)
 
 
 def keys(**auths: Mapping[str, object]) -> Keyring:

@@ -18,8 +18,7 @@ import yaml
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.releases.exchange import RegistryError, Route
-from rollout_operator.releases.registry import RESULTS, RegistryAccess
+from rollout_operator.releases.registry import RESULTS, RegistryAccess, RegistryError, Route
 from tests import stories
 from tests.oci.registries import (
     CONFIG,
@@ -157,11 +156,11 @@ class RegistryStage(stories.Steps):
     async def do_limit(self, what: str) -> None:
         """A client that gives a request, or all of them together, 300 ms."""
         short = timedelta(milliseconds=300)
-        await self.reader.sender.close()
+        await self.reader.exchange.close()
         self.reader = open_reader(short) if what == "each" else open_reader(total=short)
 
     async def do_close(self) -> None:
-        await self.reader.sender.close()
+        await self.reader.exchange.close()
 
     async def do_at(self, path: str, word: str, *rest: str) -> None:
         """Answer otherwise at a path: that of a tag, of a digest, or `/token`."""

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollout_operator.releases.exchange import (
+from rollout_operator.releases.model.releases import ReleaseMetadata, parse_reference
+from rollout_operator.releases.registry import (
+    RegistryAccess,
     RegistryDenied,
     RegistryUnreachable,
     ReleaseNotFound,
     decode_pull_secret,
 )
-from rollout_operator.releases.model.releases import ReleaseMetadata, parse_reference
-from rollout_operator.releases.registry import RegistryAccess
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels
 from tests.oci.tokens import TokenServer, render_auth, serving_tokens, sign_token
 from tests.world.pki import make_pki

@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.releases.exchange import (
+from rollout_operator.releases.model.releases import parse_repository
+from rollout_operator.releases.registry import (
     AT_MOST,
     AT_MOST_PER_HOST,
     RegistryDistrusted,
     RegistryError,
-    RegistryExchange,
     RegistryUnreachable,
     decode_pull_secret,
     parse_challenges,
+    parse_retry_after,
 )
-from rollout_operator.releases.model.releases import parse_repository
-from rollout_operator.releases.registry import parse_retry_after
 from tests.examples import repeatable
 from tests.goldens import Golden
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, endless, hang, reply
@@ -47,7 +46,7 @@ async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
         try:
             found = await stage.play(story.commands)
         finally:
-            await stage.reader.sender.close()
+            await stage.reader.exchange.close()
     story.check(found, golden)
 
 
@@ -244,7 +243,7 @@ async def test_a_proxy_gets_what_is_to_go_through_it(
         requested.append(url)
         return "http://mallory:hidden@localhost:1"
 
-    reader.client._exchange = RegistryExchange(reader.sender, reader.client._clock, choose)
+    reader.exchange._choose_proxy = choose
     error = await fail(reader, registry)
     assert requested == [f"{registry.url}{PATH}"]
     assert registry.seen == []

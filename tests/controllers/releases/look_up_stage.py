@@ -12,15 +12,14 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.releases import exchange
-from rollout_operator.releases.exchange import RegistryBusy, RegistryError
+from rollout_operator.releases import registry
 from rollout_operator.releases.model.plan import ImageRepository
 from rollout_operator.releases.model.releases import (
     ImageReference,
     ReleaseMetadata,
     parse_repository,
 )
-from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.registry import RegistryAccess, RegistryBusy, RegistryError
 from rollout_operator.releases.sources import MOST_TAGS, LookUpKey, ReleaseLookUps
 from tests import stories
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
@@ -76,7 +75,7 @@ class LookUpStage(stories.Steps):
         for word in errors:
             count, _, name = word.rpartition("x") if word[0].isdigit() else ("1", "", word)
             more = {"retry_after": timedelta(hours=1)} if name == RegistryBusy.__name__ else {}
-            self.script.extend([getattr(exchange, name)(f"no {name}", **more)] * int(count))
+            self.script.extend([getattr(registry, name)(f"no {name}", **more)] * int(count))
 
     async def do_takes(self, seconds: str) -> None:
         self.takes = float(seconds)

@@ -13,9 +13,8 @@ from rollout_operator.kube.api import Resource
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
-from rollout_operator.releases.exchange import ReleaseNotFound
 from rollout_operator.releases.model.releases import ImageReference, ReleaseMetadata
-from rollout_operator.releases.registry import RegistryAccess
+from rollout_operator.releases.registry import RegistryAccess, ReleaseNotFound
 from rollout_operator.releases.sources import ReleaseLookUps
 from tests import stories
 from tests.controllers.fake_client import Json
