@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
@@ -65,12 +65,9 @@ from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics,
 from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
-    from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, FollowedKind
+    from rollout_operator.kube.kinds import ClusterKind, ClusterKinds
     from rollout_operator.kube.nodes import FollowedNodes
-    from rollout_operator.releases.model.plan import CheckFinding, HealthCheck
-    from rollout_operator.releases.model.releases import ReleaseRollout
-    from rollout_operator.releases.schedules import WideSchedules
-    from rollout_operator.releases.sources import WideChecks
+    from rollout_operator.releases.health_checks import SharedReleases
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
@@ -109,29 +106,6 @@ class Feature(ABC):
         """Wait until no key is being reconciled."""
         for workers in self._list_workers():
             await workers.wait_idle()
-
-
-class NamespaceChecks(Protocol):
-    """The HealthChecks of one namespace, which Rollouts of other namespaces may select."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    def find_stall(self, group: str) -> "CheckFinding | None":
-        """Return why a rollout group of this namespace needs a person."""
-        ...
-
-    def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
-        """Return the Rollouts of this namespace that may select a check of another."""
-        ...
-
-    def describe_wait(self, rollout: "ReleaseRollout") -> str:
-        """Return what Flux has yet to do for a Rollout of this namespace."""
-        ...
-
-    def wake(self, rollouts: Sequence["ReleaseRollout"]) -> None:
-        """Reconcile the checks that these Rollouts, of any namespace, may select."""
-        ...
 
 
 class Clients(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,9 +165,6 @@ class Process:
         """Held with each page of a list of StatefulSets or pods."""
         self.cluster: ClusterKinds | None = None
         """Kinds followed for the whole cluster, where all namespaces are watched."""
-        self.followed_schedules: list[FollowedKind] = []
-        self.wide_schedules: WideSchedules | None = None
-        self.health_checks: list[NamespaceChecks] = []
         self.stopping_since: timedelta | None = None
         """When the stop began, on the clock's `elapsed`."""
         self.election = Election(
@@ -230,13 +201,16 @@ class Process:
         )
 
     @cached_property
-    def wide_checks(self) -> "WideChecks":
-        """Return the HealthChecks of all namespaces, which are followed from the first use on."""
+    def releases(self) -> "SharedReleases":
+        """Return what all namespaces share of releases."""
+        from rollout_operator.releases.health_checks import SharedReleases
         from rollout_operator.releases.sources import build_wide_checks
 
         client = self.open("following health of the cluster", Priority.LIST)
-        return build_wide_checks(
-            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+        return SharedReleases(
+            build_wide_checks(
+                client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+            )
         )
 
     def open(self, name: str, reads: Priority) -> ApiClient:

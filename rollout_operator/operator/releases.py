@@ -7,10 +7,10 @@ all. ClusterRolloutSchedules have one controller for all namespaces of the proce
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,22 +27,8 @@ from rollout_operator.controllers.worker import (
     StatusWriter,
     Workers,
 )
-from rollout_operator.kube.api import (
-    CLUSTER_ROLLOUT_SCHEDULES,
-    HEALTH_CHECKS,
-    IMAGE_POLICIES,
-    IMAGE_REPOSITORIES,
-    KUSTOMIZATIONS,
-    NAMESPACES,
-    OCI_REPOSITORIES,
-    ROLLOUT_GATES,
-    ROLLOUT_SCHEDULES,
-    ROLLOUTS,
-    SELF_ACCESS_REVIEWS,
-    ApiClient,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import ApiClient, JsonObject, Resource
 from rollout_operator.kube.connection import choose_proxy
 from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.kinds import FollowedKind
@@ -57,7 +43,7 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, NotFound
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
-from rollout_operator.operator.context import Context, Feature, NamespaceChecks, Process
+from rollout_operator.operator.context import Context, Feature, Process
 from rollout_operator.releases.controller import (
     FluxObjects,
     ReleaseController,
@@ -65,12 +51,16 @@ from rollout_operator.releases.controller import (
     ReleaseReports,
     gather_flux,
 )
-from rollout_operator.releases.health_checks import CheckController, CheckReader, CheckSnapshot
+from rollout_operator.releases.health_checks import (
+    CheckController,
+    CheckReader,
+    CheckSnapshot,
+    NamespaceChecks,
+)
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.releases.model.decode_flux import DECODERS
 from rollout_operator.releases.model.plan import (
     CheckFinding,
-    FluxReference,
     FluxTarget,
     HealthCheck,
     HealthCheckStatus,
@@ -87,7 +77,6 @@ from rollout_operator.releases.model.releases import (
     ScheduleStatus,
 )
 from rollout_operator.releases.planning.bake import (
-    Labels,
     describe_flux_wait,
     selects_namespaces,
     takes_check,
@@ -147,10 +136,38 @@ def get_compat(system: str, order: str) -> ReleaseCompat:
     return compat
 
 
-class RolloutReleases(Feature):
+C = TypeVar("C", ReleaseController, CheckController, ScheduleController)
+
+
+class _Named(Feature, Generic[C]):
+    """Reconciles the objects of a kind by their names, and all of them once it acts."""
+
+    _controller: C
+
+    def __init__(self, kind: FollowedKind, span: str, count: int, rng: Callable[[], float]) -> None:
+        self._kind = kind
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._workers = Workers(
+            self._queue, trace_keys(span, self._reconcile), count=count, rng=rng
+        )
+
+    async def _reconcile(self, name: str) -> Result:
+        return await self._controller.reconcile(name)
+
+    def start(self, tasks: TaskStack) -> None:
+        self._wake_all()
+        tasks.start(f"{self._kind.kind} workers", self._workers.run())
+
+    def _wake_all(self) -> None:
+        for watched in self._kind.store.list_all():
+            self._queue.add(watched.name)
+
+
+class RolloutReleases(_Named[ReleaseController]):
     """The controller of the Rollouts of one namespace, and their look-ups in registries."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        super().__init__(caches.rollouts, "reconcile release", _RELEASE_WORKERS, context.rng)
         self._context = context
         self._caches = caches
         self._counters = ReleaseCounters(
@@ -159,7 +176,6 @@ class RolloutReleases(Feature):
         self._exchange = RegistryExchange(
             context.clock, _REQUEST_LIMIT, lambda url: choose_proxy(url, os.environ)
         )
-        self._queue: WorkQueue[str] = WorkQueue()
         self._flux = FluxObjects(
             context.open("writing objects of Flux", Priority.READ),
             context.namespace,
@@ -169,17 +185,11 @@ class RolloutReleases(Feature):
         reads_registries = context.settings.release_metadata == REGISTRY
         self._look_ups = self._build_look_ups() if reads_registries else None
         self._controller = self._build_controller()
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile release", self._controller.reconcile),
-            count=_RELEASE_WORKERS,
-            rng=context.rng,
-        )
         for kind in caches.list_kinds():
             kind.on_change(self._on_schedule if kind is caches.schedules else self._on_change)
             kind.on_news(self._wake_all)
-        context.process.wide_checks.on_change(self._on_check, self._wake_wide)
-        if (wide := context.process.wide_schedules) is not None:
+        context.process.releases.checks.on_change(self._on_check, self._wake_wide)
+        if (wide := context.process.releases.cluster_schedules) is not None:
             wide.on_news(self._wake_all)
             wide.kinds.schedules.on_change(self._on_schedule)
             wide.kinds.schedules.on_news(self._wake_all)
@@ -188,7 +198,7 @@ class RolloutReleases(Feature):
                 wide.kinds.namespaces.on_news(self._wake_all)
 
     def start(self, tasks: TaskStack) -> None:
-        self._wake_all()
+        super().start(tasks)
         if self._look_ups is not None:
             tasks.start("registry connections", self._keep_connections())
             look_ups = self._look_ups
@@ -196,7 +206,6 @@ class RolloutReleases(Feature):
                 look_ups.queue, look_ups.look_up, count=_REGISTRY_WORKERS, rng=self._context.rng
             )
             tasks.start("look-ups of releases", workers.run())
-        tasks.start("release workers", self._workers.run())
 
     def close(self) -> None:
         super().close()
@@ -232,17 +241,17 @@ class RolloutReleases(Feature):
         compat = get_compat(context.settings.release_compat, context.settings.release_order)
         return ReleaseController(
             newest=newest,
-            statuses=StatusWriter(writing, ROLLOUTS, newest),
+            statuses=StatusWriter(writing, kinds.ROLLOUTS, newest),
             observer=ReleaseObserver(
                 namespace=context.namespace,
                 caches=caches,
                 flux=self._flux,
                 look_ups=self._look_ups,
                 reader=writing,
-                wide=context.process.wide_checks,
+                wide=context.process.releases.checks,
                 schedules=FollowedSchedules(
                     own=caches.schedules,
-                    wide=context.process.wide_schedules,
+                    wide=context.process.releases.cluster_schedules,
                     reader=ScheduleReader(compat),
                 ),
                 now=partial(context.process.refine_time, writing),
@@ -255,10 +264,6 @@ class RolloutReleases(Feature):
             attempts=Attempts(context.clock, longest=longest, rng=context.rng),
             reports=ReleaseReports(context.events.report, self._counters),
         )
-
-    def _wake_all(self) -> None:
-        for watched in self._caches.rollouts.store.list_all():
-            self._queue.add(watched.name)
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a change concerns, and those that it concerned before."""
@@ -305,53 +310,35 @@ def _drop_schedule_status(schedule: AnyWatched | None) -> ScheduleObject | None:
     return None
 
 
-class _HealthChecks(Feature):
+class _HealthChecks(_Named[CheckController]):
     """The controller of the HealthChecks of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        super().__init__(caches.checks, "reconcile health check", _CHECK_WORKERS, context.rng)
         self._context = context
         self._caches = caches
+        self._shared = context.process.releases
         self._client = context.open("evaluating health", Priority.LIST)
         self._compat = get_compat(context.settings.release_compat, context.settings.release_order)
-        self._queue: WorkQueue[str] = WorkQueue()
-        self._controller = self._build_controller()
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile health check", self._controller.reconcile),
-            count=_CHECK_WORKERS,
-            rng=context.rng,
-        )
-        context.process.health_checks.append(self)
-        caches.checks.on_change(self._on_check)
-        caches.rollouts.on_change(self._on_rollout)
-        caches.kustomizations.on_change(self._on_kustomization)
-        caches.oci_repositories.on_change(lambda old, new: self._wake_held())
-
-    @property
-    def namespace(self) -> str:
-        return self._context.namespace
-
-    def start(self, tasks: TaskStack) -> None:
-        for watched in self._caches.checks.store.list_all():
-            self._queue.add(watched.name)
-        tasks.start("health workers", self._workers.run())
-
-    def _build_controller(self) -> CheckController:
-        context = self._context
-        return _build_check_controller(
+        self._controller = _build_check_controller(
             context.process,
             context.namespace,
             self._client,
             CheckReader(
                 self._client,
                 KindCatalog(self._client, context.clock),
-                partial(_find_stall, context.process),
+                self._shared.find_stall,
                 self._compat,
             ),
-            get_cached=self._caches.checks.store.get,
-            find_lack=self._caches.find_lack,
+            get_cached=caches.checks.store.get,
+            find_lack=caches.find_lack,
             observe=self._observe,
         )
+        self._shared.namespaces[context.namespace] = self
+        caches.checks.on_change(self._on_check)
+        caches.rollouts.on_change(self._on_rollout)
+        caches.kustomizations.on_change(self._on_kustomization)
+        caches.oci_repositories.on_change(lambda old, new: self._wake_held())
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
         return [
@@ -372,13 +359,13 @@ class _HealthChecks(Feature):
         return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
-        selected: list[tuple[NamespaceChecks, ReleaseRollout]] = [
+        own: list[tuple[NamespaceChecks, ReleaseRollout]] = [
             (self, rollout) for rollout in self._caches.list_selecting(check)
         ]
-        for other in self._context.process.health_checks:
-            if other is not self:
-                selected += [(other, rollout) for rollout in other.list_selecting(check)]
-        return _take_snapshot(self._context.process, self._client, selected)
+        others = (each for each in self._shared.list_selecting(check) if each[0] is not self)
+        return self._shared.observe(
+            self._context.process.refine_time(self._client), [*own, *others]
+        )
 
     def find_stall(self, group: str) -> CheckFinding | None:
         state = self._context.group_states.find(GroupName(group))
@@ -390,11 +377,7 @@ class _HealthChecks(Feature):
         Such a status may precede a deployment or contradict an evaluation. The moment keeps a
         client with a slow clock, which answers each reset at once, from making this a busy loop.
         """
-        if (
-            old is not None
-            and new is not None
-            and _drop_check_status(old) == _drop_check_status(new)
-        ):
+        if old is not None and new is not None and _is_only_status(old, new):
             if not self._controller.has_written(new):
                 self._queue.add_after(new.name, RECHECK)
             return
@@ -409,8 +392,7 @@ class _HealthChecks(Feature):
             return
         self.wake(rollouts)
         if wide := [rollout for rollout in rollouts if selects_namespaces(rollout)]:
-            for other in self._context.process.health_checks:
-                other.wake(wide)
+            self._shared.wake(wide)
 
     def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         names = {version.name for version in (old, new) if version is not None}
@@ -433,14 +415,12 @@ class OtherHealthChecks(Feature):
     soon as a Rollout waits for nothing else.
     """
 
-    namespace: Final = ""
-
     def __init__(self, process: Process) -> None:
-        self._process = process
+        self._process, self._shared = process, process.releases
         self._client = process.open("evaluating health elsewhere", Priority.LIST)
         compat = get_compat(process.settings.release_compat, process.settings.release_order)
         catalog = KindCatalog(self._client, process.clock)
-        self._reader = CheckReader(self._client, catalog, partial(_find_stall, process), compat)
+        self._reader = CheckReader(self._client, catalog, self._shared.find_stall, compat)
         self._controllers: dict[str, CheckController] = {}
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue()
         self._workers = Workers(
@@ -449,33 +429,24 @@ class OtherHealthChecks(Feature):
             count=_CHECK_WORKERS,
             rng=process.rng,
         )
-        process.health_checks.append(self)
-        process.wide_checks.on_change(self._on_check, self._wake_all)
+        self._shared.wake_others = self._wake
+        self._shared.checks.on_change(self._on_check, self._wake_all)
 
     async def follow(self) -> None:
-        await self._process.wide_checks.run(self._process.clock)
+        await self._shared.checks.run(self._process.clock)
 
     def start(self, tasks: TaskStack) -> None:
         self._wake_all()
         tasks.start("health workers of other namespaces", self._workers.run())
 
-    def find_stall(self, group: str) -> CheckFinding | None:
-        return None
-
-    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
-        return []
-
-    def describe_wait(self, rollout: ReleaseRollout) -> str:
-        return ""
-
-    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
-        for check in self._process.wide_checks.list_checks():
+    def _wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        for check in self._shared.checks.list_checks():
             if any(takes_check(rollout, check) for rollout in rollouts):
                 self._add(check)
 
     async def _reconcile(self, key: tuple[str, str]) -> Result:
         namespace, name = key
-        wide = self._process.wide_checks
+        wide = self._shared.checks
         is_gone = wide.get_watched(namespace, name) is None
         if not self._is_other(namespace) or (
             is_gone and all(check.head.namespace != namespace for check in wide.list_checks())
@@ -498,34 +469,25 @@ class OtherHealthChecks(Feature):
             return await controller.reconcile(name)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
-        selected = [
-            (checks, rollout)
-            for checks in self._process.health_checks
-            for rollout in checks.list_selecting(check)
-        ]
-        return _take_snapshot(self._process, self._client, selected)
+        now = self._process.refine_time(self._client)
+        return self._shared.observe(now, [*self._shared.list_selecting(check)])
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake a changed check; a change of its status alone counts if it must be reset."""
         for check in list_decoded((new or old,), HealthCheck):
-            if (
-                old is not None
-                and new is not None
-                and _drop_check_status(old) == _drop_check_status(new)
-            ):
-                if self._needs_reset(check):
-                    self._queue.add_after((check.head.namespace, check.head.name), RECHECK)
-            else:
+            if old is None or new is None or not _is_only_status(old, new):
                 self._add(check)
+            elif self._needs_reset(check):
+                self._queue.add_after((check.head.namespace, check.head.name), RECHECK)
 
     def _needs_reset(self, check: HealthCheck) -> bool:
-        if self._process.wide_checks.find_lack():
+        if self._shared.checks.find_lack():
             return False
         seen = self._observe(check)
         return find_reset(check, seen.rollouts, seen.namespaces, seen.now) is not None
 
     def _wake_all(self) -> None:
-        for check in self._process.wide_checks.list_checks():
+        for check in self._shared.checks.list_checks():
             self._add(check)
 
     def _add(self, check: HealthCheck) -> None:
@@ -533,7 +495,7 @@ class OtherHealthChecks(Feature):
             self._queue.add((check.head.namespace, check.head.name))
 
     def _is_other(self, namespace: str) -> bool:
-        return all(checks.namespace != namespace for checks in self._process.health_checks)
+        return namespace not in self._shared.namespaces
 
 
 def _build_check_controller(
@@ -551,7 +513,7 @@ def _build_check_controller(
     longest = process.settings.reconcile_interval
     return CheckController(
         newest=newest,
-        statuses=StatusWriter(client, HEALTH_CHECKS, newest),
+        statuses=StatusWriter(client, kinds.HEALTH_CHECKS, newest),
         reader=reader,
         observe=observe,
         find_lack=find_lack,
@@ -561,37 +523,15 @@ def _build_check_controller(
     )
 
 
-def _take_snapshot(
-    process: Process, client: ApiClient, selected: Sequence[tuple[NamespaceChecks, ReleaseRollout]]
-) -> CheckSnapshot:
-    """Return the Rollouts that may select a check.
-
-    Namespace labels are empty where they may not be read. Raises Unreachable.
-    """
-    namespaces: Mapping[str, Labels] = {}
-    wide = process.wide_checks
-    if any(selects_namespaces(rollout) for _, rollout in selected) and not wide.find_problem():
-        namespaces = wide.map_labels()
-    return CheckSnapshot(
-        now=process.refine_time(client),
-        rollouts=tuple(rollout for _, rollout in selected),
-        namespaces=namespaces,
-        waits={rollout.head.key: checks.describe_wait(rollout) for checks, rollout in selected},
-    )
-
-
-def _find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
-    for checks in process.health_checks:
-        if checks.namespace == place.namespace:
-            return checks.find_stall(place.name)
-    return None
+def _is_only_status(old: AnyWatched, new: AnyWatched) -> bool:
+    """Return whether nothing but the status of a HealthCheck differs, if anything does."""
+    return _drop_check_status(old) == _drop_check_status(new)
 
 
 def _drop_check_status(watched: AnyWatched) -> object:
-    decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
-    if not isinstance(decoded, HealthCheck):
-        return decoded
-    return replace(decoded, status=HealthCheckStatus())
+    for check in list_decoded((watched,), HealthCheck):
+        return replace(check, status=HealthCheckStatus())
+    return watched
 
 
 def _get_cause(rollout: ReleaseRollout) -> object:
@@ -605,7 +545,7 @@ def _get_cause(rollout: ReleaseRollout) -> object:
     return entry, retry, wait, rollout.spec.checks, rollout.waits_for_flux
 
 
-class _Schedules(Feature):
+class _Schedules(_Named[ScheduleController]):
     """The controller of the schedules of one namespace, or of the cluster."""
 
     def __init__(
@@ -613,55 +553,39 @@ class _Schedules(Feature):
         process: Process,
         client: ApiClient,
         resource: Resource,
-        kinds: ScheduleKinds,
+        followed: ScheduleKinds,
         record: Callable[[EventRecord], None],
         *,
         namespace: str = "",
     ) -> None:
         """`namespace` is empty for schedules of the cluster."""
-        self._process = process
-        self._client = client
-        self._resource = resource
-        self._kinds = kinds
-        self._record = record
-        self._namespace = namespace
-        self._queue: WorkQueue[str] = WorkQueue()
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile schedule", self._build_controller().reconcile),
-            count=_SCHEDULE_WORKERS,
-            rng=process.rng,
+        super().__init__(followed.schedules, "reconcile schedule", _SCHEDULE_WORKERS, process.rng)
+        self._process, self._client, self._resource = process, client, resource
+        self._followed = followed
+        settings = process.settings
+        newest = NewestObjects(
+            followed.schedules.store.get, namespace, client, DECODERS[resource.kind]
         )
-        kinds.schedules.on_change(self._on_schedule)
-        kinds.rollouts.on_change(self._on_rollout)
-        kinds.gates.on_change(self._on_gate)
-        if kinds.namespaces is not None:
-            kinds.namespaces.on_change(lambda old, new: self._wake_all())
-
-    def start(self, tasks: TaskStack) -> None:
-        self._wake_all()
-        tasks.start("schedule workers", self._workers.run())
-
-    def _build_controller(self) -> ScheduleController:
-        process, client = self._process, self._client
-        settings, resource, kinds = process.settings, self._resource, self._kinds
-        decode = DECODERS[resource.kind]
-        newest = NewestObjects(kinds.schedules.store.get, self._namespace, client, decode)
-        gates = KeptGates(client, kinds.gates, process.clock)
-        return ScheduleController(
+        gates = KeptGates(client, followed.gates, process.clock)
+        self._controller = ScheduleController(
             resource=resource,
             newest=newest,
             statuses=StatusWriter(client, resource, newest),
             observer=ScheduleObserver(
-                kinds=kinds,
+                kinds=followed,
                 gates=gates,
                 now=partial(process.refine_time, client),
                 compat=get_compat(settings.release_compat, settings.release_order),
             ),
             gates=gates,
             attempts=Attempts(process.clock, longest=settings.reconcile_interval, rng=process.rng),
-            report=partial(report_schedule, self._record),
+            report=partial(report_schedule, record),
         )
+        followed.schedules.on_change(self._on_schedule)
+        followed.rollouts.on_change(self._on_rollout)
+        followed.gates.on_change(self._on_gate)
+        if followed.namespaces is not None:
+            followed.namespaces.on_change(lambda old, new: self._wake_all())
 
     def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         for version in (old, new):
@@ -679,15 +603,9 @@ class _Schedules(Feature):
         if before == after:
             return
         versions = [version for version in (before, after) if version is not None]
-        for name in list_by_rollout(self._list_schedules(), versions):
+        schedules = list_decoded(self._kind.store.list_all(), ScheduleObject)
+        for name in list_by_rollout(schedules, versions):
             self._queue.add(name)
-
-    def _wake_all(self) -> None:
-        for watched in self._kinds.schedules.store.list_all():
-            self._queue.add(watched.name)
-
-    def _list_schedules(self) -> Iterable[ScheduleObject]:
-        return list_decoded(self._kinds.schedules.store.list_all(), ScheduleObject)
 
 
 def _build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
@@ -697,14 +615,14 @@ def _build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
         return follow_kind(resources, client, make_informer, context.namespace)
 
     return ReleaseCaches(
-        rollouts=follow_here(ROLLOUTS),
-        gates=follow_here(ROLLOUT_GATES),
-        checks=follow_here(HEALTH_CHECKS),
-        policies=follow_here(*IMAGE_POLICIES),
-        image_repositories=follow_here(*IMAGE_REPOSITORIES),
-        oci_repositories=follow_here(*OCI_REPOSITORIES),
-        kustomizations=follow_here(*KUSTOMIZATIONS),
-        schedules=follow_here(ROLLOUT_SCHEDULES),
+        rollouts=follow_here(kinds.ROLLOUTS),
+        gates=follow_here(kinds.ROLLOUT_GATES),
+        checks=follow_here(kinds.HEALTH_CHECKS),
+        policies=follow_here(*kinds.IMAGE_POLICIES),
+        image_repositories=follow_here(*kinds.IMAGE_REPOSITORIES),
+        oci_repositories=follow_here(*kinds.OCI_REPOSITORIES),
+        kustomizations=follow_here(*kinds.KUSTOMIZATIONS),
+        schedules=follow_here(kinds.ROLLOUT_SCHEDULES),
     )
 
 
@@ -729,19 +647,18 @@ class Releases(Feature):
 
     def _build_schedules(self) -> _Schedules:
         context, caches = self._context, self._caches
-        context.process.followed_schedules.append(caches.schedules)
+        context.process.releases.schedules.append(caches.schedules)
         return _Schedules(
             context.process,
             context.open("keeping gates", Priority.READ),
-            ROLLOUT_SCHEDULES,
+            kinds.ROLLOUT_SCHEDULES,
             ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
             context.events.report,
             namespace=context.namespace,
         )
 
-    @property
-    def busy(self) -> int:
-        return sum(controller.busy for controller in self._controllers)
+    def _list_workers(self) -> Sequence[Workers[Any]]:
+        return [workers for each in self._controllers for workers in each._list_workers()]
 
     def follow(self, tasks: TaskStack) -> None:
         for kind in self._caches.list_kinds():
@@ -755,10 +672,6 @@ class Releases(Feature):
         for controller in self._controllers:
             controller.close()
 
-    async def finish(self) -> None:
-        for controller in self._controllers:
-            await controller.finish()
-
     def describe_releases(self) -> Iterator[ReleaseDescription]:
         common = ReleaseObjects(schedules=self._list_schedules(), checks=self._list_checks())
         for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
@@ -771,17 +684,16 @@ class Releases(Feature):
         return map(describe_schedule, self._list_schedules())
 
     def describe_checks(self) -> Iterator[HealthCheckDescription]:
-        labels = self._context.process.wide_checks.map_labels()
+        labels = self._context.process.releases.checks.map_labels()
         for check in self._list_checks():
             yield describe_check(check, self._list_selecting(check), labels)
 
     def _list_selecting(self, check: HealthCheck) -> Iterator[ReleaseRollout]:
         """Yield the Rollouts of any namespace that may select a check."""
         yield from self._caches.list_selecting(check)
-        for other in self._context.process.health_checks:
-            for rollout in other.list_selecting(check):
-                if rollout.head.namespace != self._context.namespace:
-                    yield rollout
+        for _, rollout in self._context.process.releases.list_selecting(check):
+            if rollout.head.namespace != self._context.namespace:
+                yield rollout
 
     def _describe_release(
         self, rollout: ReleaseRollout | RefusedRelease, common: ReleaseObjects
@@ -793,7 +705,7 @@ class Releases(Feature):
         if isinstance(rollout, ReleaseRollout):
             targets = self._rollouts.list_targets(rollout)
             if selects_namespaces(rollout):
-                wide = self._context.process.wide_checks
+                wide = self._context.process.releases.checks
                 checks, labels = wide.list_checks(), wide.map_labels()
                 objects = replace(objects, checks=checks, namespaces=labels)
         return describe_release(rollout, objects, targets, self._rollouts.get_error(name))
@@ -803,7 +715,7 @@ class Releases(Feature):
         return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        kinds = self._context.process.followed_schedules
+        kinds = self._context.process.releases.schedules
         schedules = (
             schedule
             for kind in kinds
@@ -822,21 +734,21 @@ class ClusterSchedules(_Schedules):
 
     def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
         client = process.open("keeping gates of the cluster", Priority.READ)
-        kinds = _follow_cluster(process)
-        super().__init__(process, client, CLUSTER_ROLLOUT_SCHEDULES, kinds, record)
+        followed = _follow_cluster(process)
+        super().__init__(process, client, kinds.CLUSTER_ROLLOUT_SCHEDULES, followed, record)
         # Each replica checks its rights, whether or not it acts.
         self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
-        self._wide = process.wide_schedules = WideSchedules(kinds)
-        kinds.schedules.on_change(lambda old, new: self._wanted.set())
-        process.followed_schedules.append(kinds.schedules)
+        self._wide = process.releases.cluster_schedules = WideSchedules(followed)
+        followed.schedules.on_change(lambda old, new: self._wanted.set())
+        process.releases.schedules.append(followed.schedules)
         show_schedules(process.metrics.registry, self._list_followed)
 
     async def follow(self) -> None:
         clock = self._process.clock
         while not await self._may_follow():
             await clock.sleep(_RIGHTS_INTERVAL if self._wide.problem is None else _RIGHTS_RETRY)
-        first, *others = self._kinds.list_kinds()
+        first, *others = self._followed.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
             await self._wanted.wait()
@@ -844,7 +756,7 @@ class ClusterSchedules(_Schedules):
                 tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
 
     def _list_followed(self) -> Iterator[ScheduleObject]:
-        for kind in self._process.followed_schedules:
+        for kind in self._process.releases.schedules:
             yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
@@ -852,7 +764,7 @@ class ClusterSchedules(_Schedules):
         try:
             is_there = await self._is_granted()
             if is_there:
-                await self._client.fetch_page(CLUSTER_ROLLOUT_SCHEDULES, "", limit=1)
+                await self._client.fetch_page(kinds.CLUSTER_ROLLOUT_SCHEDULES, "", limit=1)
         except (ApiError, DecodeError) as error:
             log.debug("Schedules of the cluster are not followed", err=error)
             # Where there are none for this process, it has none to obey.
@@ -863,19 +775,19 @@ class ClusterSchedules(_Schedules):
     async def _is_granted(self) -> bool:
         attributes = {
             "verb": "list",
-            "group": CLUSTER_ROLLOUT_SCHEDULES.group,
-            "resource": CLUSTER_ROLLOUT_SCHEDULES.plural,
+            "group": kinds.CLUSTER_ROLLOUT_SCHEDULES.group,
+            "resource": kinds.CLUSTER_ROLLOUT_SCHEDULES.plural,
         }
         body: JsonObject = {
-            "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
-            "kind": SELF_ACCESS_REVIEWS.kind,
+            "apiVersion": f"{kinds.SELF_ACCESS_REVIEWS.group}/{kinds.SELF_ACCESS_REVIEWS.version}",
+            "kind": kinds.SELF_ACCESS_REVIEWS.kind,
             "spec": {"resourceAttributes": attributes},
         }
         try:
-            answer = await self._rights_client.create(SELF_ACCESS_REVIEWS, "", body)
+            answer = await self._rights_client.create(kinds.SELF_ACCESS_REVIEWS, "", body)
         except NotFound:
             return True  # rights cannot be checked: the list shows them
-        return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
+        return decode_allowed(kinds.SELF_ACCESS_REVIEWS.kind, answer)
 
 
 def _follow_cluster(process: Process) -> ScheduleKinds:
@@ -889,8 +801,8 @@ def _follow_cluster(process: Process) -> ScheduleKinds:
         )
 
     return ScheduleKinds(
-        schedules=follow(CLUSTER_ROLLOUT_SCHEDULES),
-        rollouts=follow(ROLLOUTS),
-        gates=follow(ROLLOUT_GATES),
-        namespaces=follow(NAMESPACES),
+        schedules=follow(kinds.CLUSTER_ROLLOUT_SCHEDULES),
+        rollouts=follow(kinds.ROLLOUTS),
+        gates=follow(kinds.ROLLOUT_GATES),
+        namespaces=follow(kinds.NAMESPACES),
     )

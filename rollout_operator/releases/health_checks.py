@@ -8,10 +8,10 @@ also those that cannot be read.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -24,15 +24,9 @@ from rollout_operator.controllers.worker import (
     Result,
     StatusWriter,
 )
-from rollout_operator.kube.api import (
-    HEALTH_CHECKS,
-    KUSTOMIZATIONS,
-    MULTI_AZ_ROLLOUTS,
-    STATEFULSETS,
-    Reader,
-    Resource,
-    list_items,
-)
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import Reader, Resource, list_items
+from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.decode.wire import decode_shallow
@@ -63,30 +57,16 @@ from rollout_operator.releases.model.plan import (
     StatusVerdict,
 )
 from rollout_operator.releases.model.releases import OURS, ReleaseCompat, ReleaseRollout
-from rollout_operator.releases.planning.bake import Labels, list_checks
+from rollout_operator.releases.planning import health_checks as planning
+from rollout_operator.releases.planning.bake import Labels, list_checks, selects_namespaces
 from rollout_operator.releases.planning.flux import ApiObject
 from rollout_operator.releases.planning.health_checks import (
     FluxFailure,
     InventoryFinding,
     InventoryObject,
-    assess_forbidden,
-    assess_group,
-    assess_held,
-    assess_kustomization,
-    assess_object,
-    assess_policy,
-    assess_unread,
-    find_class,
-    find_flux_blocker,
-    find_reset,
-    has_lasted,
-    needs_read,
-    next_read,
-    parse_check_reference,
-    parse_inventory_id,
-    record_finding,
-    track_failure,
 )
+from rollout_operator.releases.schedules import WideSchedules
+from rollout_operator.releases.sources import WideChecks
 from rollout_operator.telemetry.logs import log
 
 _Tree = Mapping[str, object]
@@ -153,22 +133,24 @@ class CheckReader:
             unknown = CheckFinding(status=HealthStatus.PENDING, text=f"unknown: {error}")
             return _Evaluation(finding=request.hold or unknown, failures=request.failures)
         except (ApiError, DecodeError) as error:
-            finding = request.hold or assess_unread(str(error), request.unread + 1)
+            finding = request.hold or planning.assess_unread(str(error), request.unread + 1)
             return _Evaluation(finding=finding, has_unread=True, failures=request.failures)
 
     async def _evaluate_kustomization(self, request: CheckRequest) -> _Evaluation:
         place, failures = request.place, dict[str, FluxFailure]()
-        (resource,) = KUSTOMIZATIONS
+        (resource,) = kinds.KUSTOMIZATIONS
         tree = await self._fetch(resource, place.namespace, place.name)
         own = self._assess(f"{place.kind} {place.name}", tree, request, failures)
         has_unread = False
         if request.hold is not None:
-            finding = assess_held(request.hold, own)
+            finding = planning.assess_held(request.hold, own)
         else:
             findings = await self._read_inventory(tree, request, failures)
             has_unread = any(inventory.problem and inventory.may_pass for inventory in findings)
-            finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
-        again = next_read(failures.values(), request.now, request.check.failure_grace)
+            finding = planning.assess_kustomization(
+                own, findings, request.unread + 1 if has_unread else 0
+            )
+        again = planning.next_read(failures.values(), request.now, request.check.failure_grace)
         return _Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
 
     async def _read_inventory(
@@ -192,17 +174,17 @@ class CheckReader:
     ) -> InventoryFinding:
         """Return the finding on the object of an entry; no verdict if it is gone (REL-109)."""
         try:
-            inventory_id = parse_inventory_id(text)
+            inventory_id = planning.parse_inventory_id(text)
         except InvalidInput as error:
             return InventoryFinding(name="inventory", problem=str(error))
-        if not needs_read(inventory_id):
+        if not planning.needs_read(inventory_id):
             return InventoryFinding(name=inventory_id.key, verdict=_CURRENT)
         try:
             tree = await self._find(inventory_id)
         except _NO_ANSWER:
             raise
         except Denied as error:
-            return assess_forbidden(inventory_id, str(error))
+            return planning.assess_forbidden(inventory_id, str(error))
         except (ApiError, DecodeError, InvalidInput) as error:
             return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
@@ -210,15 +192,19 @@ class CheckReader:
         return self._assess(inventory_id.key, tree, request, failures)
 
     def _assess(
-        self, name: str, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+        self,
+        name: str,
+        tree: _Tree,
+        request: CheckRequest,
+        failures: dict[str, FluxFailure],
     ) -> InventoryFinding:
         failure = None
         if self._compat.fails_with_flux:
-            failure = track_failure(tree, request.failures.get(name), request.now)
+            failure = planning.track_failure(tree, request.failures.get(name), request.now)
         if failure is not None:
             failures[name] = failure
-        counts = has_lasted(failure, request.now, request.check.failure_grace)
-        return assess_object(name, tree, request.now, failure if counts else None)
+        counts = planning.has_lasted(failure, request.now, request.check.failure_grace)
+        return planning.assess_object(name, tree, request.now, failure if counts else None)
 
     async def _find(self, entry: InventoryObject) -> _Tree | None:
         """Return an object, None where there is none. Raises InvalidInput for an unknown kind."""
@@ -237,23 +223,23 @@ class CheckReader:
         for label in (GROUP_LABEL, GROUP_LABEL_LONG):
             for sts in await self._list_sets(place.namespace, f"{label}={place.name}"):
                 sets[ApiObject(sts).get_text("metadata", "name")] = sts
-        return assess_group(
+        return planning.assess_group(
             [sets[name] for name in sorted(sets)], request.now, self._find_stall(place)
         )
 
     async def _evaluate_policy(self, request: CheckRequest) -> CheckFinding:
         place = request.place
-        body = await self._reader.fetch(MULTI_AZ_ROLLOUTS, place.namespace, place.name)
+        body = await self._reader.fetch(kinds.MULTI_AZ_ROLLOUTS, place.namespace, place.name)
         policy = decode_watched_policy(body).policy
         selector = policy.selector.render() if isinstance(policy, Policy) else None
         sets = [] if selector is None else await self._list_sets(place.namespace, selector)
-        return assess_policy(decode_shallow(_TREE, body), sets, request.now)
+        return planning.assess_policy(decode_shallow(_TREE, body), sets, request.now)
 
     async def _list_sets(self, namespace: str, selector: str) -> Sequence[_Tree]:
         """Return StatefulSets with their kind, which lists leave out."""
-        kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
-        items = await list_items(self._reader, STATEFULSETS, namespace, selector=selector)
-        return [{**_decode(STATEFULSETS.kind, raw), **kind} for raw in items]
+        kind = {"apiVersion": "apps/v1", "kind": kinds.STATEFULSETS.kind}
+        items = await list_items(self._reader, kinds.STATEFULSETS, namespace, selector=selector)
+        return [{**_decode(kinds.STATEFULSETS.kind, raw), **kind} for raw in items]
 
     async def _fetch(self, resource: Resource, namespace: str, name: str) -> _Tree:
         namespace = namespace if resource.is_namespaced else ""
@@ -327,7 +313,7 @@ class CheckController:
         return msgspec.structs.replace(check.status, message=written.message) == written
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        watched = await self.newest.settle(HEALTH_CHECKS, name)
+        watched = await self.newest.settle(kinds.HEALTH_CHECKS, name)
         if watched is None:
             self._forget(name)
             return None
@@ -341,13 +327,13 @@ class CheckController:
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # Rollouts are observed first, so that no read is older than they are.
         snapshot = self.observe(check)
-        own = find_class(check)
+        own = planning.find_class(check)
         if self.is_elsewhere and not any(
             list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
             for rollout in snapshot.rollouts
         ):
             return None
-        reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
+        reset = planning.find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
             log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
             self._failures.pop(watched.name, None)
@@ -355,7 +341,9 @@ class CheckController:
             return None if own is None else RECHECK
         if own is None:
             return None
-        hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
+        hold = planning.find_flux_blocker(
+            check, snapshot.rollouts, snapshot.namespaces, snapshot.waits
+        )
         if hold is None:
             self.held.discard(watched.name)
         else:
@@ -366,7 +354,9 @@ class CheckController:
             finding, again = await self._evaluate(check, own, snapshot.now, hold)
         if finding is not hold or not self.is_elsewhere:
             # The operator of its namespace does not know the hold: the two would undo each other.
-            await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
+            await self._write(
+                watched, check, planning.record_finding(check.status, finding, snapshot.now)
+            )
         return again if hold is None else min(again, _HELD)
 
     async def _evaluate(
@@ -375,7 +365,7 @@ class CheckController:
         """Return the finding, and when to reconcile again."""
         name = check.head.name
         try:
-            place = parse_check_reference(check, own)
+            place = planning.parse_check_reference(check, own)
             if self.keeps_to_namespace and place.namespace != check.head.namespace:
                 raise InvalidInput(f"{place.kind} {place.namespace}/{place.name}: {NO_OTHERS}")
         except InvalidInput as error:
@@ -411,3 +401,64 @@ class CheckController:
         self._written.pop(name, None)
         self.held.discard(name)
         self.newest.forget(name)
+
+
+class NamespaceChecks(Protocol):
+    """The HealthChecks of one namespace, which Rollouts of other namespaces may select."""
+
+    def find_stall(self, group: str) -> CheckFinding | None:
+        """Return why a rollout group of this namespace needs a person."""
+
+    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
+        """Return the Rollouts of this namespace that may select a check of another."""
+
+    def describe_wait(self, rollout: ReleaseRollout) -> str:
+        """Return what Flux has yet to do for a Rollout of this namespace."""
+
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        """Reconcile the checks that these Rollouts, of any namespace, may select."""
+
+
+class SharedReleases(msgspec.Struct):
+    """What all namespaces of a process share."""
+
+    checks: WideChecks
+    """HealthChecks of the cluster, and labels of namespaces."""
+    namespaces: dict[str, NamespaceChecks] = {}
+    wake_others: Callable[[Sequence[ReleaseRollout]], None] = lambda rollouts: None
+    """Wakes the HealthChecks of namespaces that this process does not look after."""
+    schedules: list[FollowedKind] = []
+    cluster_schedules: WideSchedules | None = None
+    """None until they are followed, or if they are ignored."""
+
+    def list_selecting(
+        self, check: HealthCheck
+    ) -> Iterator[tuple[NamespaceChecks, ReleaseRollout]]:
+        """Yield the Rollouts of all namespaces that may select a check of another one."""
+        for checks in self.namespaces.values():
+            yield from ((checks, rollout) for rollout in checks.list_selecting(check))
+
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        for checks in self.namespaces.values():
+            checks.wake(rollouts)
+        self.wake_others(rollouts)
+
+    def find_stall(self, place: FluxReference) -> CheckFinding | None:
+        checks = self.namespaces.get(place.namespace)
+        return None if checks is None else checks.find_stall(place.name)
+
+    def observe(
+        self, now: datetime, selected: Sequence[tuple[NamespaceChecks, ReleaseRollout]]
+    ) -> CheckSnapshot:
+        """Return the Rollouts that may select a check.
+
+        Namespace labels are empty where they may not be read. Raises Unreachable.
+        """
+        is_wide = any(selects_namespaces(rollout) for _, rollout in selected)
+        has_labels = is_wide and not self.checks.find_problem()
+        return CheckSnapshot(
+            now=now,
+            rollouts=tuple(rollout for _, rollout in selected),
+            namespaces=self.checks.map_labels() if has_labels else {},
+            waits={rollout.head.key: checks.describe_wait(rollout) for checks, rollout in selected},
+        )

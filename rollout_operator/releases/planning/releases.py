@@ -45,51 +45,7 @@ from rollout_operator.releases.model.releases import (
     ReleaseRollout,
     ReleaseStatus,
 )
-from rollout_operator.releases.planning import candidates
-from rollout_operator.releases.planning.bake import (
-    HOLDING,
-    BakeContext,
-    BlockedCode,
-    HealthVerdict,
-    advance_bake,
-    assess_health,
-    bound_gates,
-    describe_flux_wait,
-    is_overdue,
-    list_checks,
-    next_bake_pass,
-    next_clear_time,
-)
-from rollout_operator.releases.planning.candidates import (
-    ATTRIBUTION,
-    NOWHERE,
-    RECOVERING,
-    TARGET_CONFLICT,
-    DeployRequest,
-    GatesVerdict,
-    ManualRequest,
-    assess_gates,
-    choose_candidates,
-    consume,
-    decide_recovery,
-    deploy,
-    discover,
-    drop_intents,
-    find_manual,
-    forget,
-    is_done_already,
-    is_superseded,
-    is_unblocked,
-    list_consumed,
-    list_excluded,
-    list_gates,
-    list_left_over,
-    make_release,
-    render_failure,
-    render_success,
-    retry,
-    without_left_over,
-)
+from rollout_operator.releases.planning import bake, candidates
 
 _MOST_CORRECTIONS: Final = 5
 _WINDOW: Final = timedelta(minutes=10)
@@ -124,9 +80,9 @@ class _ReleasePass:
         self.rollout = rollout
         self.spec = rollout.spec
         self.status = rollout.status
-        self.intents = without_left_over(rollout)
-        self.consumed = list_left_over(rollout)
-        self.checks = list_checks(
+        self.intents = candidates.without_left_over(rollout)
+        self.consumed = candidates.list_left_over(rollout)
+        self.checks = bake.list_checks(
             rollout.head, self.spec.checks, snapshot.checks, snapshot.namespaces
         )
         self.clear_after: timedelta | None = None
@@ -136,8 +92,8 @@ class _ReleasePass:
         self.actions: list[ReleaseAction] = []
         self.problem = ""
         self.ready_note = ""
-        self.request: DeployRequest | None = None
-        self.manual: ManualRequest | None = None
+        self.request: candidates.DeployRequest | None = None
+        self.manual: candidates.ManualRequest | None = None
 
     @property
     def current(self) -> HistoryEntry | None:
@@ -152,8 +108,8 @@ class _ReleasePass:
 
     def consume(self, *annotations: str) -> None:
         """Record that annotations had their effect."""
-        self.consumed += consume(self.intents, annotations)
-        self.intents = drop_intents(self.intents, annotations)
+        self.consumed += candidates.consume(self.intents, annotations)
+        self.intents = candidates.drop_intents(self.intents, annotations)
 
     def list_unwritten(self) -> list[FluxTarget]:
         if self.current is None:
@@ -167,11 +123,11 @@ class _ReleasePass:
 
     def must_wait(self) -> bool:
         """Return whether no deployment or retry can begin now, and note until when."""
-        self.clear_after = next_clear_time(self.checks, self.now)
+        self.clear_after = bake.next_clear_time(self.checks, self.now)
         return self.clear_after is not None
 
-    def bake_context(self) -> BakeContext:
-        return BakeContext(
+    def bake_context(self) -> bake.BakeContext:
+        return bake.BakeContext(
             spec=self.spec,
             checks=self.checks,
             now=self.now,
@@ -183,17 +139,20 @@ class _ReleasePass:
         """Return whether failures do not count for the current deployment."""
         # A deployment of this pass decided anew.
         now = next(
-            (finding.is_true for finding in self.findings if finding.type == RECOVERING), None
+            (finding.is_true for finding in self.findings if finding.type == candidates.RECOVERING),
+            None,
         )
-        return self.status.has_condition(RECOVERING) if now is None else now
+        return self.status.has_condition(candidates.RECOVERING) if now is None else now
 
     def explain_blocker(self) -> str:
         """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
         snapshot = self.snapshot
-        return describe_flux_wait(self.rollout, self.current_tag, snapshot.targets, snapshot.compat)
+        return bake.describe_flux_wait(
+            self.rollout, self.current_tag, snapshot.targets, snapshot.compat
+        )
 
     def choose_newer(self) -> ReleaseCandidates:
-        return choose_candidates(self.announced(), self.snapshot.compat)
+        return candidates.choose_candidates(self.announced(), self.snapshot.compat)
 
     def announced(self) -> AnnouncedReleases:
         return AnnouncedReleases(
@@ -253,10 +212,10 @@ def remember(
 
 def _describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
     if not contested:
-        return ConditionFinding(TARGET_CONFLICT, False, "Settled", "")
+        return ConditionFinding(candidates.TARGET_CONFLICT, False, "Settled", "")
     names = join_names([f"{target.kind} {target.name} ({target.tag})" for target in contested])
     text = f"another writer undoes {tag} again and again: {names}"
-    return ConditionFinding(TARGET_CONFLICT, True, TARGET_CONFLICT, text)
+    return ConditionFinding(candidates.TARGET_CONFLICT, True, candidates.TARGET_CONFLICT, text)
 
 
 def _list_times(target: FluxTarget, corrections: Iterable[Correction]) -> Sequence[datetime]:
@@ -277,7 +236,7 @@ def _is_contested(times: Sequence[datetime], now: datetime) -> bool:
 
 
 def _is_on_record(before: ReleaseStatus, now: datetime) -> bool:
-    condition = before.find_condition(TARGET_CONFLICT)
+    condition = before.find_condition(candidates.TARGET_CONFLICT)
     if condition is None or condition.status != "True":
         return False
     try:
@@ -299,8 +258,10 @@ def _finish(state: _ReleasePass, reason: str) -> ReleasePlan:
         state, [target for target in unwritten if target not in contested], is_drift=not is_writing
     )
     if has_written and state.current is not None and not state.current.has_failed:
-        state.events.append(render_success(state.current, is_written=bool(state.snapshot.targets)))
-    overdue = state.current is not None and is_overdue(state.current, state.bake_context())
+        state.events.append(
+            candidates.render_success(state.current, is_written=bool(state.snapshot.targets))
+        )
+    overdue = state.current is not None and bake.is_overdue(state.current, state.bake_context())
     problem = state.problem or (state.snapshot.write_problem if state.list_unwritten() else "")
     _describe(state, reason, problem, is_writing=is_writing, is_overdue=overdue)
     if state.consumed:
@@ -351,7 +312,7 @@ def _describe(
             candidates.READY, False, reason or candidates.FAILED, problem or state.ready_note
         )
     else:
-        nowhere = "" if state.snapshot.targets else NOWHERE
+        nowhere = "" if state.snapshot.targets else candidates.NOWHERE
         notes = (nowhere, state.ready_note, _describe_hold(state), _explain_contest(state))
         note = "; ".join(filter(None, notes if state.current else notes[1:]))
         ready = candidates.describe_ready(state.current, is_writing=is_writing, note=note)
@@ -408,8 +369,8 @@ def _choose_event(condition: StatusCondition) -> ReleaseEvent | None:
         case candidates.READY if reason in _REPORTED:
             return _report(reason, note, is_good=is_true)
         # Health has one where a release waits for it.
-        case candidates.DEPLOYMENT_BLOCKED if reason in HOLDING:
-            return _report(reason, note, is_good=reason == BlockedCode.SUSPENDED)
+        case candidates.DEPLOYMENT_BLOCKED if reason in bake.HOLDING:
+            return _report(reason, note, is_good=reason == bake.BlockedCode.SUSPENDED)
         case candidates.STALLED if is_true and reason == candidates.RECOVERY_TIMEOUT:
             return _report(reason, note)
         case candidates.PATH_UNKNOWN if is_true:
@@ -432,7 +393,7 @@ def _next_pass(state: _ReleasePass) -> timedelta | None:
         if state.request is not None and state.manual is None:
             return None  # its own status brings the next pass
         is_manual = state.manual is not None
-        return next_bake_pass(entry, state.bake_context(), is_manual=is_manual)
+        return bake.next_bake_pass(entry, state.bake_context(), is_manual=is_manual)
     if any(
         finding.type == candidates.TARGET_CONFLICT and finding.is_true for finding in state.findings
     ):
@@ -475,7 +436,7 @@ def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> Release
         findings += state.findings
     status = _stamp_status(status, findings, snapshot, refused.head.generation)
     is_new = _has_changed(refused.status, status, candidates.READY)
-    events = (render_failure(reason, text),) if is_new else ()
+    events = (candidates.render_failure(reason, text),) if is_new else ()
     return ReleasePlan(status=status, events=events)
 
 
@@ -490,11 +451,13 @@ def _run(state: _ReleasePass) -> ReleasePlan:
         state.ready_note = "the image policy has announced no release yet"
         return _finish(state, candidates.NO_RELEASES)
     _settle_intents(state)
-    state.manual = find_manual(state.spec, state.intents, state.status.available_releases)
+    state.manual = candidates.find_manual(
+        state.spec, state.intents, state.status.available_releases
+    )
     verdict = _assess_all_gates(state)
     health = _assess_blockers(state)
     if state.current is not None:
-        step = advance_bake(state.current, state.bake_context())
+        step = bake.advance_bake(state.current, state.bake_context())
         state.replace(history=(step.entry, *state.status.history[1:]))
         state.events += step.events
     _choose_request(state, verdict, health)
@@ -515,7 +478,7 @@ def _retry(state: _ReleasePass) -> None:
     if state.current is not None and state.current.has_failed:
         if state.must_wait():
             return
-        entry, event = retry(state.current, state.intents, state.now)
+        entry, event = candidates.retry(state.current, state.intents, state.now)
         state.replace(history=(entry, *state.status.history[1:]))
         state.events.append(event)
         state.actions += [RequestReconcile(target=target) for target in state.snapshot.targets]
@@ -526,9 +489,9 @@ def _retry(state: _ReleasePass) -> None:
 def _discover(state: _ReleasePass, *, keeps_all: bool = False) -> None:
     """With `keeps_all`, forget only what there is no room for."""
     policy = state.snapshot.policy
-    state.status, events = discover(state.status, policy, state.snapshot.metadata)
+    state.status, events = candidates.discover(state.status, policy, state.snapshot.metadata)
     spec = None if keeps_all else state.spec
-    state.status = forget(state.status, spec, policy.latest, state.now)
+    state.status = candidates.forget(state.status, spec, policy.latest, state.now)
     state.events += events
     text = "what the image policy selects is on record"
     state.findings.append(
@@ -538,19 +501,19 @@ def _discover(state: _ReleasePass, *, keeps_all: bool = False) -> None:
 
 def _settle_intents(state: _ReleasePass) -> None:
     """Drop intents that want what is there already (RELB-09, RELB-11)."""
-    if is_done_already(state.spec, state.intents, state.current):
+    if candidates.is_done_already(state.spec, state.intents, state.current):
         note = f"{state.current_tag} is deployed already"
         state.events.append(ReleaseEvent(reason="ForceDeployNoop", note=note))
-        state.consume(names.FORCE_DEPLOY, *ATTRIBUTION)
+        state.consume(names.FORCE_DEPLOY, *candidates.ATTRIBUTION)
     bypass = state.intents.bypass_gates
-    if bypass and is_superseded(bypass, state.announced(), state.snapshot.compat):
+    if bypass and candidates.is_superseded(bypass, state.announced(), state.snapshot.compat):
         note = f"{bypass} is not newer than {state.current_tag}"
         state.events.append(ReleaseEvent(reason="BypassGatesDropped", note=note))
         state.consume(names.BYPASS_GATES)
 
 
-def _deploy(state: _ReleasePass, request: DeployRequest) -> None:
-    recovery = decide_recovery(
+def _deploy(state: _ReleasePass, request: candidates.DeployRequest) -> None:
+    recovery = candidates.decide_recovery(
         state.current,
         state.checks,
         state.now,
@@ -558,25 +521,27 @@ def _deploy(state: _ReleasePass, request: DeployRequest) -> None:
         is_manual=request.is_manual,
         compat=state.snapshot.compat,
     )
-    history, events = deploy(state.status.history, request, state.spec, state.intents, state.now)
+    history, events = candidates.deploy(
+        state.status.history, request, state.spec, state.intents, state.now
+    )
     state.findings.append(recovery)
     state.events += events
     state.replace(history=history)
-    state.consume(*list_consumed(request))
+    state.consume(*candidates.list_consumed(request))
     state.replace(release_candidates=state.choose_newer().releases)
 
 
-def _assess_all_gates(state: _ReleasePass) -> GatesVerdict:
+def _assess_all_gates(state: _ReleasePass) -> candidates.GatesVerdict:
     newer = state.choose_newer()
-    gates = list_gates(state.rollout.head, state.snapshot.gates)
-    verdict = assess_gates(
+    gates = candidates.list_gates(state.rollout.head, state.snapshot.gates)
+    verdict = candidates.assess_gates(
         newer.releases, gates, state.intents.bypass_gates, state.snapshot.schedule_holds
     )
     state.replace(
         release_candidates=newer.releases,
         gated_release_candidates=verdict.allowed,
-        gates=bound_gates(verdict.summaries),
-        excluded_releases=list_excluded(
+        gates=bake.bound_gates(verdict.summaries),
+        excluded_releases=candidates.list_excluded(
             newer.releases, state.status.history, state.intents, state.snapshot.compat
         ),
     )
@@ -598,16 +563,18 @@ def _explain_unknown_path(state: _ReleasePass) -> str:
     return f"{text}: {problem}" if problem else text
 
 
-def _assess_blockers(state: _ReleasePass) -> HealthVerdict:
+def _assess_blockers(state: _ReleasePass) -> bake.HealthVerdict:
     """Return what holds deployments back apart from gates (REL-56)."""
     failed = state.current if state.current and state.current.has_failed else None
-    forgiven = failed.failed_health_checks if failed and is_unblocked(state.intents) else ()
+    forgiven = (
+        failed.failed_health_checks if failed and candidates.is_unblocked(state.intents) else ()
+    )
     if state.spec.is_suspended:
-        verdict = HealthVerdict(code=BlockedCode.SUSPENDED, text="spec.suspend is true")
+        verdict = bake.HealthVerdict(code=bake.BlockedCode.SUSPENDED, text="spec.suspend is true")
     elif state.manual is not None:
         verdict = _assess_wanted(state)
     else:
-        verdict = assess_health(state.checks, forgiven)
+        verdict = bake.assess_health(state.checks, forgiven)
     state.findings.append(
         ConditionFinding(
             candidates.DEPLOYMENT_BLOCKED, verdict.is_blocking, verdict.code, verdict.text
@@ -616,7 +583,7 @@ def _assess_blockers(state: _ReleasePass) -> HealthVerdict:
     return verdict
 
 
-def _assess_wanted(state: _ReleasePass) -> HealthVerdict:
+def _assess_wanted(state: _ReleasePass) -> bake.HealthVerdict:
     """Return whether a pin is held because the registry does not have its tag (RELB-23).
 
     Where that is to be verified, a registry that has not answered yet holds it as well.
@@ -629,7 +596,7 @@ def _assess_wanted(state: _ReleasePass) -> HealthVerdict:
         text = f"no registry has said yet whether it has the tag {wanted}"
         finding = ConditionFinding(candidates.WANTED_FOUND, False, "NotVerified", text)
         state.findings.append(finding)
-        return HealthVerdict(code=BlockedCode.WANTED_NOT_VERIFIED, text=text)
+        return bake.HealthVerdict(code=bake.BlockedCode.WANTED_NOT_VERIFIED, text=text)
     if wanted is not None and is_answered:
         is_found = is_known or metadata[wanted] is not None
         text = "" if is_found else f"the registry has no tag {wanted}"
@@ -637,13 +604,15 @@ def _assess_wanted(state: _ReleasePass) -> HealthVerdict:
         finding = ConditionFinding(candidates.WANTED_FOUND, is_found, reason, text)
         state.findings.append(finding)
         if not is_found and state.snapshot.verifies_wanted:
-            return HealthVerdict(code=BlockedCode.WANTED_NOT_FOUND, text=text)
-    return HealthVerdict(code=BlockedCode.MANUAL, text="the release is requested by name")
+            return bake.HealthVerdict(code=bake.BlockedCode.WANTED_NOT_FOUND, text=text)
+    return bake.HealthVerdict(code=bake.BlockedCode.MANUAL, text="the release is requested by name")
 
 
-def _choose_request(state: _ReleasePass, verdict: GatesVerdict, health: HealthVerdict) -> None:
+def _choose_request(
+    state: _ReleasePass, verdict: candidates.GatesVerdict, health: bake.HealthVerdict
+) -> None:
     """Request the release that is to be deployed now, if there is one."""
-    if health.code in HOLDING:
+    if health.code in bake.HOLDING:
         return
     if state.manual is not None:
         if state.manual.tag and state.manual.tag != state.current_tag:
@@ -654,11 +623,15 @@ def _choose_request(state: _ReleasePass, verdict: GatesVerdict, health: HealthVe
         return
     if state.current is not None and health.is_blocking:
         _report_blocked(state, health, choice)
-    elif state.current is None or not state.current.has_failed or is_unblocked(state.intents):
+    elif (
+        state.current is None
+        or not state.current.has_failed
+        or candidates.is_unblocked(state.intents)
+    ):
         _make_request(state, choice.tag, verdict)
 
 
-def _choose_next(state: _ReleasePass, verdict: GatesVerdict) -> Release | None:
+def _choose_next(state: _ReleasePass, verdict: candidates.GatesVerdict) -> Release | None:
     """Return the newest release that gates and its own past let through."""
     pool = verdict.passed
     if state.current is None:
@@ -666,7 +639,7 @@ def _choose_next(state: _ReleasePass, verdict: GatesVerdict) -> Release | None:
         pool = pool or verdict.allowed or state.status.release_candidates
     elif (
         state.current.is_active
-        and not is_overdue(state.current, state.bake_context())
+        and not bake.is_overdue(state.current, state.bake_context())
         and not state.is_unwritable()
     ):
         return None
@@ -674,7 +647,7 @@ def _choose_next(state: _ReleasePass, verdict: GatesVerdict) -> Release | None:
     return next((release for release in pool if release.tag not in excluded), None)
 
 
-def _report_blocked(state: _ReleasePass, health: HealthVerdict, candidate: Release) -> None:
+def _report_blocked(state: _ReleasePass, health: bake.HealthVerdict, candidate: Release) -> None:
     before = state.rollout.status
     condition = before.find_condition(candidates.DEPLOYMENT_BLOCKED)
     is_same = (
@@ -685,28 +658,30 @@ def _report_blocked(state: _ReleasePass, health: HealthVerdict, candidate: Relea
     )
     if not is_same:
         state.events.append(
-            render_failure("HealthCheckBlocking", f"{candidate.tag}: {health.text}")
+            candidates.render_failure("HealthCheckBlocking", f"{candidate.tag}: {health.text}")
         )
 
 
-def _make_request(state: _ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
+def _make_request(
+    state: _ReleasePass, tag: str, verdict: candidates.GatesVerdict | None = None
+) -> None:
     """Request a deployment; `verdict` is that of gates where these have a say."""
     stored = next(
         (release for release in state.status.available_releases if release.tag == tag), None
     )
     failed = state.current is not None and state.current.has_failed
-    blocked = drop_intents(state.intents, [names.UNBLOCK_FAILED])
-    excluded = list_excluded(
+    blocked = candidates.drop_intents(state.intents, [names.UNBLOCK_FAILED])
+    excluded = candidates.list_excluded(
         state.status.release_candidates, state.status.history, blocked, state.snapshot.compat
     )
     would_not = failed or tag in {release.tag for release in excluded}
-    state.request = DeployRequest(
-        release=stored or make_release(tag, state.snapshot.metadata.get(tag)),
+    state.request = candidates.DeployRequest(
+        release=stored or candidates.make_release(tag, state.snapshot.metadata.get(tag)),
         is_manual=verdict is None,
         is_forced=state.intents.force_deploy == tag,
         is_bypassing=(
             verdict is not None and verdict.is_bypass_needed and state.intents.bypass_gates == tag
         ),
-        is_unblocking=verdict is not None and is_unblocked(state.intents) and would_not,
+        is_unblocking=verdict is not None and candidates.is_unblocked(state.intents) and would_not,
         is_written=all(target.tag == tag for target in state.snapshot.targets),
     )
