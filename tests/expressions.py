@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from rollout_operator.telemetry.metrics import Rebuilt
+from rollout_operator.telemetry.exposition import Rebuilt
 from tests.own_metrics import make_all_metrics
 
 FUNCTIONS: Final = {

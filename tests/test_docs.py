@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.doctor import OUTPUT, STRICT, render_usage
@@ -132,7 +131,7 @@ def test_labels_and_annotations_are_those_of_the_code() -> None:
 
 async def test_the_paths_are_those_that_are_served() -> None:
     rules = ClusterRules(namespace="prod")
-    server = AdminServer(0, Metrics(CollectorRegistry()), Health(LoopClock()), rules)
+    server = AdminServer(0, Metrics(), Health(LoopClock()), rules)
     served = {
         route.resource.canonical.partition("/{")[0]
         for route in server._runner.app.router.routes()

@@ -37,8 +37,9 @@ from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import ApiError, DecodeError, Refused, Unreachable
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Counter, Metrics
+from rollout_operator.telemetry.metrics import Metrics
 
 # At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
 STEP: Final = 100
@@ -191,7 +192,7 @@ def show_cache(metrics: Metrics, of: Collection[Cached], age: Callable[[], timed
     def in_seconds() -> float:
         return float("inf") if (span := age()) == timedelta.max else span.total_seconds()
 
-    metrics.watch_age(of.label, in_seconds)
+    metrics.watch_age.labels(of.label).set_function(in_seconds)
 
 
 class WatchMeters:

@@ -43,8 +43,8 @@ from rollout_operator.operator.features import Budgets
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.planning.budgets import is_running
 from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse
+from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import bind_keys, log
-from rollout_operator.telemetry.metrics import Counter
 from rollout_operator.telemetry.spans import trace_keys
 from rollout_operator.web.dispatch import Forwarder, LeaderOnly, Reviewer, ReviewHook
 from rollout_operator.web.eviction import PodEviction, ZpdbValidation

@@ -1,9 +1,7 @@
 """Metrics of releases; they exist only where releases are enabled."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
-
-from prometheus_client import CollectorRegistry
 
 from rollout_operator.releases.model.plan import HealthCheck, HealthStatus
 from rollout_operator.releases.model.releases import (
@@ -14,7 +12,7 @@ from rollout_operator.releases.model.releases import (
     ReleaseStatus,
     ScheduleObject,
 )
-from rollout_operator.telemetry.metrics import Counter, Histogram, Rebuilt
+from rollout_operator.telemetry.exposition import Counter, Histogram, Registry, Series
 
 # A bake takes minutes or hours.
 _RELEASE_BUCKETS: Final = (10, 30, 60, 300, 600, *(h * 3600 for h in (0.5, 1, 3, 6, 12, 24)))
@@ -49,26 +47,23 @@ _RELEASE_PREFIX: Final = "rollout_operator_release_"
 _ROLLOUT: Final = ("namespace", "rollout")
 
 AnyRollout = ReleaseRollout | RefusedRelease
-_Series = Iterator[tuple[Sequence[str], float]]
 
 
 def show_releases(
-    registry: CollectorRegistry,
+    registry: Registry,
     list_rollouts: Callable[[], Iterable[AnyRollout]],
     list_checks: Callable[[], Iterable[HealthCheck]],
 ) -> None:
     """Show Rollouts and HealthChecks of one namespace at each scrape."""
 
     def add(
-        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], _Series]
+        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], Series]
     ) -> None:
-        registry.register(
-            Rebuilt(
-                f"{_RELEASE_PREFIX}{name}",
-                text,
-                (*_ROLLOUT, *labels),
-                lambda: (series for rollout in list_rollouts() for series in read(rollout)),
-            )
+        registry.show(
+            f"{_RELEASE_PREFIX}{name}",
+            text,
+            (*_ROLLOUT, *labels),
+            lambda: (series for rollout in list_rollouts() for series in read(rollout)),
         )
 
     add("info", "Always 1; the label shows the version of a Rollout.", ["version"], _read_version)
@@ -86,60 +81,64 @@ def show_releases(
         _read_blocked,
     )
     add("gate_passing", "1 where a gate of a Rollout passes, else 0.", ["gate"], _read_gates)
-    registry.register(
-        Rebuilt(
-            f"{_RELEASE_PREFIX}healthcheck_status",
-            "1 for what a HealthCheck found.",
-            ("namespace", "name", "status"),
-            lambda: (
-                ((check.head.namespace, check.head.name, _show_status(check)), 1)
-                for check in list_checks()
-                if check.status.status
-            ),
-        )
+    registry.show(
+        f"{_RELEASE_PREFIX}healthcheck_status",
+        "1 for what a HealthCheck found.",
+        ("namespace", "name", "status"),
+        lambda: (
+            ((check.head.namespace, check.head.name, _show_status(check)), 1)
+            for check in list_checks()
+            if check.status.status
+        ),
     )
 
 
 def show_schedules(
-    registry: CollectorRegistry, list_schedules: Callable[[], Iterable[ScheduleObject]]
+    registry: Registry, list_schedules: Callable[[], Iterable[ScheduleObject]]
 ) -> None:
     labels = ("kind", "namespace", "name")
-    registry.register(
-        Rebuilt(
-            f"{_RELEASE_PREFIX}schedule_active",
-            "1 while a schedule of releases is active, else 0.",
-            labels,
-            lambda: ((_name(schedule), schedule.status.active) for schedule in list_schedules()),
-        )
+    registry.show(
+        f"{_RELEASE_PREFIX}schedule_active",
+        "1 while a schedule of releases is active, else 0.",
+        labels,
+        lambda: ((_name(schedule), schedule.status.active) for schedule in list_schedules()),
     )
-    registry.register(
-        Rebuilt(
-            f"{_RELEASE_PREFIX}schedule_next_transition_timestamp_seconds",
-            "Unix time at which a schedule of releases changes next; none where it never does.",
-            labels,
-            lambda: (
-                (_name(schedule), schedule.status.next_transition.timestamp())
-                for schedule in list_schedules()
-                if schedule.status.next_transition is not None
-            ),
-        )
+    registry.show(
+        f"{_RELEASE_PREFIX}schedule_next_transition_timestamp_seconds",
+        "Unix time at which a schedule of releases changes next; none where it never does.",
+        labels,
+        lambda: (
+            (_name(schedule), schedule.status.next_transition.timestamp())
+            for schedule in list_schedules()
+            if schedule.status.next_transition is not None
+        ),
     )
 
 
 class ReleaseCounters:
     """What happened to the Rollouts of one namespace. Must be used from one event loop."""
 
-    def __init__(self, registry: CollectorRegistry, namespace: str, results: Iterable[str]) -> None:
+    def __init__(self, registry: Registry, namespace: str, results: Iterable[str]) -> None:
         """`results` are the outcomes of look-ups in registries: each exists at zero."""
+        self._registry = registry
         self._namespace = namespace
-        self._deployments = _make_release_counter(
-            registry, "deployments", "Releases that were deployed, by origin.", "trigger"
+        self._deployments = Counter(
+            f"{_RELEASE_PREFIX}deployments_total",
+            "Releases that were deployed, by origin.",
+            (*_ROLLOUT, "trigger"),
+            registry=registry,
         )
-        self._failures = _make_release_counter(
-            registry, "bake_failures", "Releases that failed, before their bake or in it.", "cause"
+        self._failures = Counter(
+            f"{_RELEASE_PREFIX}bake_failures_total",
+            "Releases that failed, before their bake or in it.",
+            (*_ROLLOUT, "cause"),
+            registry=registry,
         )
-        self._retries = _make_release_counter(
-            registry, "retries", "Releases that were tried again."
+        self._retries = Counter(
+            f"{_RELEASE_PREFIX}retries_total",
+            "Releases that were tried again.",
+            _ROLLOUT,
+            registry=registry,
         )
         self._duration = Histogram(
             f"{_RELEASE_PREFIX}bake_duration_seconds",
@@ -148,16 +147,17 @@ class ReleaseCounters:
             registry=registry,
             buckets=_RELEASE_BUCKETS,
         )
-        requests = Counter(
+        self._requests = Counter(
             f"{_RELEASE_PREFIX}registry_requests_total",
             "Look-ups of releases in registries, by outcome.",
             ("result",),
             registry=registry,
         )
-        self._requests = {result: requests.labels(result) for result in results}
+        for result in results:
+            self._requests.labels(result)
 
     def count_request(self, result: str) -> None:
-        self._requests[result].inc()
+        self._requests.labels(result).inc()
 
     def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
         self._begin(name)
@@ -171,9 +171,7 @@ class ReleaseCounters:
             self._record_end(name, earlier, then)
 
     def forget(self, name: str) -> None:
-        own = {"namespace": self._namespace, "rollout": name}
-        for family in (self._deployments, self._failures, self._retries, self._duration):
-            family.remove_by_labels(own)
+        self._registry.forget(namespace=self._namespace, rollout=name)
 
     def _begin(self, name: str) -> None:
         for trigger in _TRIGGERS:
@@ -200,12 +198,6 @@ def _is_same(entry: HistoryEntry, other: HistoryEntry | None) -> bool:
     return other is not None and (entry.id, entry.timestamp) == (other.id, other.timestamp)
 
 
-def _make_release_counter(
-    registry: CollectorRegistry, name: str, text: str, *labels: str
-) -> Counter:
-    return Counter(f"{_RELEASE_PREFIX}{name}_total", text, (*_ROLLOUT, *labels), registry=registry)
-
-
 def _name(schedule: ScheduleObject) -> tuple[str, str, str]:
     return schedule.kind, schedule.head.namespace, schedule.head.name
 
@@ -219,19 +211,19 @@ def _place(rollout: AnyRollout) -> tuple[str, str]:
     return rollout.head.namespace, rollout.head.name
 
 
-def _read_version(rollout: AnyRollout) -> _Series:
+def _read_version(rollout: AnyRollout) -> Series:
     current = rollout.status.current
     if current is not None:
         yield (*_place(rollout), current.version.tag), 1
 
 
-def _read_bake(rollout: AnyRollout) -> _Series:
+def _read_bake(rollout: AnyRollout) -> Series:
     current = rollout.status.current
     if current is not None and current.bake_status is not None:
         yield (*_place(rollout), current.bake_status), 1
 
 
-def _read_blocked(rollout: AnyRollout) -> _Series:
+def _read_blocked(rollout: AnyRollout) -> Series:
     reasons = {
         condition.reason if condition.reason in _BLOCKING else "Other"
         for condition in rollout.status.conditions
@@ -240,12 +232,12 @@ def _read_blocked(rollout: AnyRollout) -> _Series:
     yield from (((*_place(rollout), reason), 1) for reason in sorted(reasons))
 
 
-def _read_candidates(rollout: AnyRollout) -> _Series:
+def _read_candidates(rollout: AnyRollout) -> Series:
     status = rollout.status
     yield (*_place(rollout), "raw"), len(status.release_candidates)
     yield (*_place(rollout), "gated"), len(status.gated_release_candidates)
 
 
-def _read_gates(rollout: AnyRollout) -> _Series:
+def _read_gates(rollout: AnyRollout) -> Series:
     for gate in rollout.status.gates:
         yield (*_place(rollout), gate.name), bool(gate.passing)

@@ -1,86 +1,166 @@
-"""Write metrics as Prometheus text 0.0.4, as Go does, or as OpenMetrics for exemplars.
+"""Families of series that are read in short steps, and how they are written.
 
-Unlike the library's writer: whole numbers carry no fraction (`le="1"`), there are no `_created`
-series, and it works in short steps, because a scrape runs on the event loop between two
-reconciles. `MergedRegistry` labels the series of several namespaces.
+The format is Prometheus text 0.0.4, as Go writes it, or OpenMetrics for exemplars. Unlike the
+library's writer: whole numbers carry no fraction (`le="1"`), there are no `_created` series, and it
+works in steps of about 2 ms, because a scrape runs on the event loop between two reconciles.
 """
 
-import os
-import select
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
+import prometheus_client
 from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+# At 4 µs a sample, from reading to text, a piece stays near 2 ms.
+PIECE: Final = 500
 # Prometheus knows no better for these types of the library.
 _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge"}
 
-
-_LABEL: Final = "namespace"
-# Of which a process has one set, whatever namespaces it watches; by attribute of `Metrics`.
-_OF_PROCESS: Final = (
-    "http_request_duration",
-    "http_request_bytes",
-    "http_response_bytes",
-    "http_inflight",
-    "server_invalid_cluster",
-    "api_request_duration",
-    "api_rate_limited",
-    "pod_request_duration",
-    "client_invalid_cluster",
-    "forwarded_reviews",
-    "certificate_expiry",
-    "ca_bundle_writes",
-    "loop_lag_seconds",
-    "leader_status",
-)
-_ALWAYS_OF_PROCESS: Final = (
-    "rollout_operator_build_info",
-    "kube_validating_webhook_failure_policy",
-    "ProcessCollector",
-)
-"""The others of a process, by name."""
-
-# A pipe that polls as writable takes this much without blocking (PIPE_BUF on Linux).
-_PIECE: Final = 4096
-
-# A burst may fill a pipe faster than the reader empties it; a reader that needs longer than this
-# has stopped, and is not waited for again until it has read something.
-_GRACE_MILLISECONDS: Final = 20
+Series = Iterable[tuple[Sequence[str], float]]
+"""Values of the labels, each combination once, and the value."""
 
 
-class Collects(Protocol):
-    """A registry, as far as it is read here."""
+class _InPieces(MetricWrapperBase):
+    """A family that gives itself as several `Metric` of the same name, one after the other."""
 
-    def collect(self) -> Iterable[Metric]: ...
+    def collect(self) -> Iterator[Metric]:
+        """Yield at least one piece; the next is read only when the caller wants it.
+
+        The series are those of the start, whatever is added or removed meanwhile.
+        """
+        piece = self._begin()
+        for suffix, labels, value, time, exemplar, *_ in self._samples():
+            if len(piece.samples) >= PIECE:
+                yield piece
+                piece = self._begin()
+            piece.add_sample(self._name + suffix, labels, value, time, exemplar)
+        yield piece
+
+    def _begin(self) -> Metric:
+        (head,) = self.describe()
+        return head
 
 
-def render(registry: Collects) -> Iterator[bytes]:
-    """Yield all that `registry` holds as text, whole lines at a time.
+class Counter(_InPieces, prometheus_client.Counter):
+    pass
+
+
+class Gauge(_InPieces, prometheus_client.Gauge):
+    pass
+
+
+class Histogram(_InPieces, prometheus_client.Histogram):
+    pass
+
+
+class Rebuilt(Collector):
+    """A gauge whose series are made anew at each scrape, so none outlives its object."""
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str], read: Callable[[], Series]
+    ) -> None:
+        self._name = name
+        self._text = text
+        self._labels = tuple(labels)
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge as it is now, in pieces; at least one."""
+        gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+        for values, number in self._read():
+            if len(gauge.samples) >= PIECE:
+                yield gauge
+                gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+            gauge.add_metric(values, number)
+        yield gauge
+
+
+class Registry(CollectorRegistry):
+    """The families of a process, or of one of its namespaces, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._families: dict[str, Collector] = {}
+        self._namespaces: dict[str, Registry] = {}
+
+    def register(self, collector: Collector) -> None:
+        super().register(collector)
+        describe = getattr(collector, "describe", list)
+        names = (family.name for family in describe())
+        self._families[next(names, type(collector).__name__)] = collector
+
+    def show(self, name: str, text: str, labels: Sequence[str], read: Callable[[], Series]) -> None:
+        """Show what `read()` returns at each scrape."""
+        self.register(Rebuilt(name, text, labels, read))
+
+    def forget(self, **labels: str) -> None:
+        """Remove the series with these labels from all families that have such labels."""
+        for family in self._families.values():
+            if isinstance(family, _InPieces) and labels.keys() <= {*family._labelnames}:
+                family.remove_by_labels(labels)
+
+    def for_namespace(self, namespace: str) -> "Registry":
+        """Return a registry whose series `collect_all` names the namespace of."""
+        return self._namespaces.setdefault(namespace, Registry())
+
+    def collect_all(self) -> Iterator[Metric]:
+        """Yield the families in pieces, each together with those of the namespaces."""
+        names = dict.fromkeys(self._families)
+        for of_namespace in tuple(self._namespaces.values()):
+            names |= dict.fromkeys(of_namespace._families)
+        for name in names:
+            yield from self._collect_family(name)
+
+    def _collect_family(self, name: str) -> Iterator[Metric]:
+        shared = [
+            (namespace, family)
+            for namespace, registry in self._namespaces.items()
+            if (family := registry._families.get(name)) is not None
+        ]
+        own = self._families.get(name)
+        for piece in () if own is None else own.collect():
+            if shared:  # a plain number of the process says nothing of namespaces
+                piece.samples = [sample for sample in piece.samples if sample.labels]
+            yield piece
+        for namespace, family in shared:
+            for piece in family.collect():
+                piece.samples = [
+                    sample._replace(labels={"namespace": namespace, **sample.labels})
+                    for sample in piece.samples
+                ]
+                yield piece
+
+
+def render(families: Iterable[Metric]) -> Iterator[bytes]:
+    """Yield families as text, whole lines at a time.
 
     A piece is read and written when the caller wants it. Families may change between two pieces.
     """
-    return _render(registry, is_open=False)
+    return _render(families, is_open=False)
 
 
-def render_openmetrics(registry: Collects) -> Iterator[bytes]:
+def render_openmetrics(families: Iterable[Metric]) -> Iterator[bytes]:
     """Yield the same in OpenMetrics 1.0, which knows exemplars; pieces as of `render`.
 
     Bounds of buckets have their fraction here, `le="1.0"`: the format requires it.
     """
-    yield from _render(registry, is_open=True)
+    yield from _render(families, is_open=True)
     yield b"# EOF\n"
 
 
-def _render(registry: Collects, *, is_open: bool) -> Iterator[bytes]:
+def _render(families: Iterable[Metric], *, is_open: bool) -> Iterator[bytes]:
     before = ""
-    for metric in registry.collect():
+    for metric in families:
         lines = [] if metric.name == before else _render_head(metric, is_open=is_open)
         lines += [*_render_samples(metric, is_open=is_open), ""]
         before = metric.name
@@ -148,152 +228,3 @@ def _render_label(key: str, value: str) -> str:
 
 def _escape_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
-
-
-def _name_family(collector: Collector) -> str:
-    """Return the name of a family; its class where the collector has no name."""
-    describe = getattr(collector, "describe", list)
-    return next((family.name for family in describe()), type(collector).__name__)
-
-
-def share(metrics: object, others: object) -> None:
-    """Give `others` what a process has once, of its `metrics`."""
-    for name in _OF_PROCESS:
-        setattr(others, name, getattr(metrics, name))
-
-
-def list_shared(metrics: object) -> list[str]:
-    return [*(_name_family(getattr(metrics, name)) for name in _OF_PROCESS), *_ALWAYS_OF_PROCESS]
-
-
-class FamilyRegistry(CollectorRegistry):
-    def __init__(self) -> None:
-        super().__init__()
-        self.families: dict[str, Collector] = {}
-
-    def register(self, collector: Collector) -> None:
-        super().register(collector)
-        self.families[_name_family(collector)] = collector
-
-    def unregister(self, collector: Collector) -> None:
-        super().unregister(collector)
-        self.families.pop(_name_family(collector), None)
-
-
-class MergedRegistry:
-    """The families of a process, and of the namespaces that it watches."""
-
-    def __init__(self, process: CollectorRegistry, of_process: Iterable[str]) -> None:
-        """`of_process` names the families that are there once; all others are of namespaces."""
-        self._process = _map_families(process)
-        self._of_process = frozenset(of_process)
-        self._namespaces: dict[str, Mapping[str, Collector]] = {}
-
-    def add(self, namespace: str, registry: CollectorRegistry) -> None:
-        self._namespaces[namespace] = _map_families(registry)
-
-    def collect(self) -> Iterator[Metric]:
-        names = dict.fromkeys(self._process)
-        for families in tuple(self._namespaces.values()):
-            names |= dict.fromkeys(families)
-        for name in names:
-            yield from self._collect_family(name)
-
-    def _collect_family(self, name: str) -> Iterator[Metric]:
-        own = self._process.get(name)
-        if own is not None:
-            # A plain number of the process says nothing of namespaces.
-            yield from own.collect() if name in self._of_process else _list_labelled(own)
-        if name in self._of_process:
-            return
-        for namespace, families in tuple(self._namespaces.items()):
-            family = families.get(name)
-            for piece in () if family is None else family.collect():
-                yield _add_label(piece, namespace)
-
-
-def _map_families(registry: CollectorRegistry) -> Mapping[str, Collector]:
-    """Return the families of a registry as they are at any later time."""
-    assert isinstance(registry, FamilyRegistry), "no other registry knows its families by name"
-    return registry.families
-
-
-def _list_labelled(family: Collector) -> Iterator[Metric]:
-    for piece in family.collect():
-        piece.samples = [sample for sample in piece.samples if sample.labels]
-        yield piece
-
-
-def _add_label(piece: Metric, namespace: str) -> Metric:
-    own = {_LABEL: namespace}
-    piece.samples = [sample._replace(labels={**own, **sample.labels}) for sample in piece.samples]
-    return piece
-
-
-class Sink:
-    """Write whole lines to a descriptor, as far as its reader takes them.
-
-    A line of which only a part was taken is finished before the next one starts, so that no two
-    records are ever mixed. Lines that found no room are counted; `describe_loss` turns that count
-    into the line which is written in their place once there is room again.
-    """
-
-    def __init__(self, descriptor: int, describe_loss: Callable[[int], bytes]) -> None:
-        self._descriptor = descriptor
-        self._describe_loss = describe_loss
-        self._poller = select.poll()
-        self._poller.register(descriptor, select.POLLOUT)
-        self._unfinished = b""
-        self._lost = 0
-        self._is_stuck = False
-        # Threads write too, such as those that resolve names. A finalizer may log in the middle of
-        # a write of its own thread, hence the re-entrant kind.
-        self._lock = threading.RLock()
-
-    @property
-    def lost(self) -> int:
-        """Return how many lines were lost since the last line that got through."""
-        return self._lost
-
-    def write(self, line: bytes) -> None:
-        """Write one line, or count it as lost. May be called from any thread."""
-        with self._lock:
-            if not (self._finish() and self._write_loss() and self._push(line)):
-                self._lost += 1
-
-    def _finish(self) -> bool:
-        if not self._unfinished:
-            return True
-        rest, self._unfinished = self._unfinished, b""
-        if not self._push(rest):
-            self._unfinished = rest
-        return not self._unfinished
-
-    def _write_loss(self) -> bool:
-        """Write how many lines were lost, if any; return False where there was no room for it."""
-        if not self._lost:
-            return True
-        if not self._push(self._describe_loss(self._lost)):
-            return False
-        self._lost = 0
-        return not self._unfinished
-
-    def _push(self, line: bytes) -> bool:
-        """Write what there is room for; return False where not even the start was taken."""
-        taken = 0
-        while taken < len(line):
-            if not self._has_room():
-                break
-            try:
-                taken += os.write(self._descriptor, line[taken : taken + _PIECE])
-            except OSError:  # EPIPE, EBADF, EAGAIN, ENOSPC: nothing that a log line could change
-                self._is_stuck = True
-                break
-        if 0 < taken < len(line):
-            self._unfinished = line[taken:]
-        return taken > 0
-
-    def _has_room(self) -> bool:
-        ready = self._poller.poll(0 if self._is_stuck else _GRACE_MILLISECONDS)
-        self._is_stuck = not any(event & select.POLLOUT for _, event in ready)
-        return not self._is_stuck

@@ -9,7 +9,10 @@ decision may.
 import json
 import logging
 import math
+import os
 import re
+import select
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +26,6 @@ from typing import Final, Protocol
 from rollout_operator.model.names import InvalidInput, OperatorError
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import format_duration, format_rfc3339
-from rollout_operator.telemetry.exposition import Sink
 
 Render = Callable[[str, str, str, Mapping[str, object]], bytes]
 """(level, timestamp, message, keys) to a line with its line feed."""
@@ -50,6 +52,11 @@ _BOUND: Final[ContextVar[Mapping[str, object]]] = ContextVar("bound log keys")
 _NO_KEYS: Final[Mapping[str, object]] = {}
 
 _STDERR: Final = 2
+# A pipe that polls as writable takes this much without blocking (PIPE_BUF on Linux).
+_PIECE: Final = 4096
+# A burst may fill a pipe faster than the reader empties it; a reader that needs longer than this
+# has stopped, and is not waited for again until it has read something.
+_GRACE_MILLISECONDS: Final = 20
 
 _LEVELS: Final = tuple(Severity)
 
@@ -314,6 +321,75 @@ def _stderr(render: Render, stamp: _Stamp) -> Write:
         return render(Severity.WARN.value, stamp(), "Log lines were lost", {"lines": lines})
 
     return Sink(_STDERR, describe_loss).write
+
+
+class Sink:
+    """Write whole lines to a descriptor, as far as its reader takes them.
+
+    A line of which only a part was taken is finished before the next one starts, so that no two
+    records are ever mixed. Lines that found no room are counted; `describe_loss` turns that count
+    into the line which is written in their place once there is room again.
+    """
+
+    def __init__(self, descriptor: int, describe_loss: Callable[[int], bytes]) -> None:
+        self._descriptor = descriptor
+        self._describe_loss = describe_loss
+        self._poller = select.poll()
+        self._poller.register(descriptor, select.POLLOUT)
+        self._unfinished = b""
+        self._lost = 0
+        self._is_stuck = False
+        # Threads write too, such as those that resolve names. A finalizer may log in the middle of
+        # a write of its own thread, hence the re-entrant kind.
+        self._lock = threading.RLock()
+
+    @property
+    def lost(self) -> int:
+        """Return how many lines were lost since the last line that got through."""
+        return self._lost
+
+    def write(self, line: bytes) -> None:
+        """Write one line, or count it as lost. May be called from any thread."""
+        with self._lock:
+            if not (self._finish() and self._write_loss() and self._push(line)):
+                self._lost += 1
+
+    def _finish(self) -> bool:
+        if not self._unfinished:
+            return True
+        rest, self._unfinished = self._unfinished, b""
+        if not self._push(rest):
+            self._unfinished = rest
+        return not self._unfinished
+
+    def _write_loss(self) -> bool:
+        """Write how many lines were lost, if any; return False where there was no room for it."""
+        if not self._lost:
+            return True
+        if not self._push(self._describe_loss(self._lost)):
+            return False
+        self._lost = 0
+        return not self._unfinished
+
+    def _push(self, line: bytes) -> bool:
+        """Write what there is room for; return False where not even the start was taken."""
+        taken = 0
+        while taken < len(line):
+            if not self._has_room():
+                break
+            try:
+                taken += os.write(self._descriptor, line[taken : taken + _PIECE])
+            except OSError:  # EPIPE, EBADF, EAGAIN, ENOSPC: nothing that a log line could change
+                self._is_stuck = True
+                break
+        if 0 < taken < len(line):
+            self._unfinished = line[taken:]
+        return taken > 0
+
+    def _has_room(self) -> bool:
+        ready = self._poller.poll(0 if self._is_stuck else _GRACE_MILLISECONDS)
+        self._is_stuck = not any(event & select.POLLOUT for _, event in ready)
+        return not self._is_stuck
 
 
 class _Bridge(logging.Handler):

@@ -1,9 +1,8 @@
 """All metrics of the operator: names, labels and buckets, and when their series exist.
 
-Names and labels that the specs fix come first and never change. Families are collected in pieces of
-about 2 ms, where the library takes tens of milliseconds for a thousand groups. `GroupStates` holds
-the last plan of each group for pages, gauges and the log, which says a reason when it is new for
-its zone, has another text or is more severe. How a piece is written is decided in `exposition`.
+Names and labels that the specs fix never change. `GroupStates` holds the last plan of each group
+for pages, gauges and the log, which says a reason when it is new for its zone, has another text or
+is more severe. How series are read and written is decided in `exposition`.
 """
 
 import dataclasses
@@ -14,15 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-import prometheus_client
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
@@ -39,23 +36,27 @@ from rollout_operator.model.outcome import (
     find_leading,
 )
 from rollout_operator.telemetry.exposition import (
-    FamilyRegistry,
-    MergedRegistry,
-    list_shared,
+    Counter,
+    Gauge,
+    Histogram,
+    Registry,
+    Series,
     render,
     render_openmetrics,
-    share,
 )
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import tracing
 
-# At 4 µs a sample, from reading to text, a piece stays near 2 ms.
-PIECE: Final = 500
-# A piece never ends within a group: what a group waits for changes by two series at a time. Zones
-# are as many as there are StatefulSets with the label, and change one by one.
-GROUP: Final = "rollout_group"
-ZONE: Final = "zone"
+F = TypeVar("F", bound=MetricWrapperBase)
 
+_GROUP: Final = ("rollout_group",)
+_ZONE_PODS: Final = {
+    "desired": "Pods that a zone is to have.",
+    "ready": "Desired pods of a zone that are up, by the lower of two counts.",
+    "updated": "Desired pods of a zone at the update revision, ready or not.",
+    "outdated": "Desired pods of a zone that exist at another revision.",
+}
+"""By number of `ZoneProgress`."""
 
 MAX_USERS: Final = 64
 OTHER: Final = "other"
@@ -107,8 +108,6 @@ _WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 1
 
 _NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
-# Every operator reads pods and StatefulSets; other groups have a series once they are held back.
-_API_GROUPS: Final = ("core", "apps")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
 _SCALING_DIRECTIONS: Final = ("up", "down")
@@ -146,73 +145,6 @@ _MESSAGES: Final = {
 }
 
 
-class _InPieces(MetricWrapperBase):
-    """A family that gives itself as several `Metric` of the same name, one after the other."""
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield at least one piece; the next is read only when the caller wants it.
-
-        The series are those of the start, whatever is added or removed meanwhile.
-        """
-        piece = self._begin()
-        group: str | None = None
-        may_end_anywhere = GROUP not in self._labelnames or ZONE in self._labelnames
-        for suffix, labels, value, time, exemplar, *_ in self._samples():
-            before, group = group, labels.get(GROUP)
-            may_end = may_end_anywhere or group != before
-            if len(piece.samples) >= PIECE and may_end:
-                yield piece
-                piece = self._begin()
-            piece.add_sample(self._name + suffix, labels, value, time, exemplar)
-        yield piece
-
-    def _begin(self) -> Metric:
-        (head,) = self.describe()
-        return head
-
-
-class Counter(_InPieces, prometheus_client.Counter):
-    pass
-
-
-class Gauge(_InPieces, prometheus_client.Gauge):
-    pass
-
-
-class Histogram(_InPieces, prometheus_client.Histogram):
-    pass
-
-
-class Rebuilt(Collector):
-    """A gauge whose series are made anew at each scrape, so none outlives its object."""
-
-    def __init__(
-        self,
-        name: str,
-        text: str,
-        labels: Sequence[str],
-        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
-    ) -> None:
-        """Make a gauge of what `read()` returns: values of the labels, each once, and the value."""
-        self._name = name
-        self._text = text
-        self._labels = tuple(labels)
-        self._read = read
-
-    def describe(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauge as it is now, in pieces; at least one."""
-        gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
-        for values, number in self._read():
-            if len(gauge.samples) >= PIECE:
-                yield gauge
-                gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
-            gauge.add_metric(values, number)
-        yield gauge
-
-
 class _Score(msgspec.Struct):
     """How often a name was refused, each time worth less as time goes by, in half lives."""
 
@@ -233,7 +165,7 @@ class Denials:
     series of their own; the others share one. A name sent once displaces none.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._counter = Counter(
             "rollout_operator_webhook_denials_total",
             "Admission reviews that were refused, or that failed, by the user who sent the "
@@ -243,20 +175,13 @@ class Denials:
         )
         self._shown: dict[str, _Score] = {}
         self._candidates: OrderedDict[str, _Score] = OrderedDict()
-        self._children: dict[tuple[str, str], Counter] = {}
 
     def begin(self, hook: str) -> None:
-        self._get_child(hook, OTHER)
+        self._counter.labels(hook, OTHER)
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
         """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
-        self._get_child(hook, self._choose_label(user, now / _HALF_LIFE)).inc()
-
-    def _get_child(self, hook: str, user: str) -> Counter:
-        child = self._children.get((hook, user))
-        if child is None:
-            child = self._children[hook, user] = self._counter.labels(hook, user)
-        return child
+        self._counter.labels(hook, self._choose_label(user, now / _HALF_LIFE)).inc()
 
     def _choose_label(self, user: str, now: float) -> str:
         score = self._shown.get(user)
@@ -288,89 +213,15 @@ class Denials:
         if self._shown[seldom].read(now) + 1 > score:
             return False
         self._candidates[seldom] = self._shown.pop(seldom)
-        for hook, user in [key for key in self._children if key[1] == seldom]:
-            del self._children[hook, user]
-            self._counter.remove(hook, user)
+        self._counter.remove_by_labels({"user": seldom})
         return True
-
-
-class _ProgressMetrics:
-    """Pods of each zone by state, and since when nothing has changed.
-
-    One gauge for each number, since the numbers overlap and cannot be added up. Must be used from
-    one event loop.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._since = Gauge(
-            "rollout_operator_group_state_since_timestamp_seconds",
-            "Unix time since when the leading reason of a rollout group is the same.",
-            ("rollout_group",),
-            registry=registry,
-        )
-        self._desired = _make_gauge(registry, "desired", "Pods that a zone is to have.")
-        self._ready = _make_gauge(
-            registry, "ready", "Desired pods of a zone that are up, by the lower of two counts."
-        )
-        self._updated = _make_gauge(
-            registry, "updated", "Desired pods of a zone at the update revision, ready or not."
-        )
-        self._outdated = _make_gauge(
-            registry, "outdated", "Desired pods of a zone that exist at another revision."
-        )
-        self._changed = _make_gauge(
-            registry,
-            "last_change_timestamp_seconds",
-            "Unix time at which the pods of a zone in any state last changed in number, as far as "
-            "this process has seen.",
-        )
-        self._moments: dict[str, datetime] = {}
-        self._zones: dict[str, dict[str, ZoneProgress]] = {}
-
-    def show_state(self, group: str, since: datetime) -> None:
-        if self._moments.get(group) != since:
-            self._moments[group] = since
-            self._since.labels(group).set(since.timestamp())
-
-    def show_zones(self, group: str, zones: Sequence[ZoneProgress], now: datetime) -> None:
-        before = self._zones.get(group, {})
-        current = {zone.zone: zone for zone in zones}
-        for name in before.keys() - current.keys():
-            self._remove(group, name)
-        for name, state in current.items():
-            if before.get(name) != state:
-                self._set(group, state, now)
-        self._zones[group] = current
-
-    def forget(self, group: str) -> None:
-        """Remove all series of a group; an unknown name is fine."""
-        if self._moments.pop(group, None) is not None:
-            self._since.remove(group)
-        for name in self._zones.pop(group, {}):
-            self._remove(group, name)
-
-    def _set(self, group: str, zone_progress: ZoneProgress, now: datetime) -> None:
-        self._desired.labels(group, zone_progress.zone).set(zone_progress.desired)
-        self._ready.labels(group, zone_progress.zone).set(zone_progress.ready)
-        self._updated.labels(group, zone_progress.zone).set(zone_progress.updated)
-        self._outdated.labels(group, zone_progress.zone).set(zone_progress.outdated)
-        self._changed.labels(group, zone_progress.zone).set(now.timestamp())
-
-    def _remove(self, group: str, zone: str) -> None:
-        for gauge in (self._desired, self._ready, self._updated, self._outdated, self._changed):
-            gauge.remove(group, zone)
-
-
-def _make_gauge(registry: CollectorRegistry, name: str, text: str) -> Gauge:
-    return Gauge(
-        f"rollout_operator_zone_pods_{name}", text, ("rollout_group", "zone"), registry=registry
-    )
 
 
 class _BudgetMetrics:
     """One counter of all budgets, and two gauges of each."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Registry) -> None:
+        self._shown: dict[str, tuple[int | None, bool]] = {}
         self._observed = Counter(
             "rollout_operator_zpdb_configurations_observed_total",
             "Changes of zone-aware disruption budgets that were observed: updated (now in force), "
@@ -381,18 +232,22 @@ class _BudgetMetrics:
         )
         for result in BUDGET_RESULTS:
             self._observed.labels(result)
-        self._maximum = Gauge(
+        registry.show(
             "rollout_operator_zpdb_max_unavailable",
             "How many pods a zone-aware disruption budget lets be gone at a time, as in force; 0 "
             "while it cannot be obeyed and none was in force before. None for a percentage.",
             ("zpdb",),
-            registry=registry,
+            lambda: (
+                ((name,), maximum)
+                for name, (maximum, _) in [*self._shown.items()]
+                if maximum is not None
+            ),
         )
-        self._valid = Gauge(
+        registry.show(
             "rollout_operator_zpdb_valid",
             "1 where the newest version of a zone-aware disruption budget can be obeyed, else 0.",
             ("zpdb",),
-            registry=registry,
+            lambda: (((name,), is_valid) for name, (_, is_valid) in [*self._shown.items()]),
         )
 
     def count(self, result: str) -> None:
@@ -400,15 +255,10 @@ class _BudgetMetrics:
 
     def show(self, name: str, *, maximum: int | None, is_valid: bool) -> None:
         """Show a budget as it is now; `maximum` None for a budget without a number."""
-        self._valid.labels(name).set(is_valid)
-        if maximum is None:
-            self._maximum.remove_by_labels({"zpdb": name})
-        else:
-            self._maximum.labels(name).set(maximum)
+        self._shown[name] = (maximum, is_valid)
 
     def forget(self, name: str) -> None:
-        self._valid.remove_by_labels({"zpdb": name})
-        self._maximum.remove_by_labels({"zpdb": name})
+        self._shown.pop(name, None)
 
 
 class DisruptionMetrics:
@@ -418,13 +268,15 @@ class DisruptionMetrics:
     our codes. The exact reason is in the log and in `rollout_operator_reviews_total`.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._requests = Counter(
             "rollout_operator_zpdb_eviction_requests_total",
             "Disruptions that evictions and rollouts request, by reason and HTTP status.",
             ("reason", "status"),
             registry=registry,
         )
+        for code, status in _FROM_START:
+            self._requests.labels(_REASONS[code], str(status))
         self.inflight = Gauge(
             "rollout_operator_zpdb_inflight_eviction_requests",
             "Disruptions that are being decided on now.",
@@ -436,73 +288,274 @@ class DisruptionMetrics:
             "released.",
             registry=registry,
         )
-        self._children: dict[tuple[Code, int], Counter] = {}
-        for code, status in _FROM_START:
-            self._get_child(code, status)
 
     def count(self, code: Code, status: int = 0) -> None:
         """Count one answer; without a status it was granted."""
-        self._get_child(code, status or _ALLOWED).inc()
-
-    def _get_child(self, code: Code, status: int) -> Counter:
-        child = self._children.get((code, status))
-        if child is None:  # looking it up by labels costs more than counting
-            child = self._requests.labels(_REASONS.get(code, _DENIED), str(status))
-            self._children[code, status] = child
-        return child
+        self._requests.labels(_REASONS.get(code, _DENIED), str(status or _ALLOWED)).inc()
 
 
+class _Row(Generic[F]):
+    """A family of `Metrics`; read as an attribute, it is that of the instance."""
+
+    def __init__(
+        self,
+        kind: type[F],
+        name: str,
+        labels: tuple[str, ...],
+        text: str,
+        *,
+        buckets: tuple[float, ...] = (),
+        zeros: Iterable[str] = (),
+        is_of_process: bool = False,
+    ) -> None:
+        """`zeros`: values of the only label whose series exist at zero from the start.
+
+        `is_of_process`: there is one for the process, whatever namespaces it watches.
+        """
+        self._kind = kind
+        self._name = f"rollout_operator_{name}"
+        self._labels = labels
+        self._text = text
+        self._more: dict[str, Any] = {"buckets": buckets} if buckets else {}
+        self._zeros = tuple(zeros)
+        self.is_of_process = is_of_process
+
+    def __get__(self, metrics: object, owner: type) -> F:
+        raise AttributeError(f"only instances have {self._name}")
+
+    def make(self, registry: Registry) -> F:
+        family = self._kind(self._name, self._text, self._labels, registry=registry, **self._more)
+        for value in self._zeros:
+            family.labels(value)
+        return family
+
+
+class _GroupSeries(msgspec.Struct):
+    """What the gauges say of one group."""
+
+    has_counters: bool = False
+    held: frozenset[Code] | None = None
+    since: datetime | None = None
+    zones: dict[str, tuple[ZoneProgress, datetime]] = {}
+    """With when a number changed last, as far as this process has seen."""
+
+
+# fmt: off
 class Metrics:
-    """The metrics of one process, on a registry of their own, or of one of its namespaces."""
+    """The metrics of a process, or of one of its namespaces. Must be used from one event loop."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = FamilyRegistry() if registry is None else registry
-        self._merged: MergedRegistry | None = None
-        self._known: set[str] = set()
-        self._held: dict[str, frozenset[Code]] = {}
-        self._define_group()
-        self._define_http()
-        self._define_client()
-        self._define_watch()
-        self._define_webhooks()
-        self.progress = _ProgressMetrics(self.registry)
+    group_reconciles = _Row(
+        Counter, "group_reconciles_total", _GROUP,
+        "Reconciles of a rollout group that were started.",
+    )
+    group_reconciles_failed = _Row(
+        Counter, "group_reconciles_failed_total", _GROUP,
+        "Reconciles of a rollout group that failed.",
+    )
+    group_reconcile_duration = _Row(
+        Histogram, "group_reconcile_duration_seconds", _GROUP,
+        "How long a reconcile of a rollout group took.",
+        buckets=_GROUP_BUCKETS,
+    )
+    group_last_success = _Row(
+        Gauge, "last_successful_group_reconcile_timestamp_seconds", _GROUP,
+        "Unix time of the last reconcile of a rollout group that did not fail; 0 before.",
+    )
+    pods_deleted = _Row(
+        Counter, "pods_deleted_total", (*_GROUP, "outcome"),
+        "Deletes of outdated pods, by what the API server answered: accepted, conflict "
+        "(changed meanwhile), refused, unknown (no answer), gone (already deleted).",
+    )
+    pods_deleted_by_others = _Row(
+        Counter, "pods_deleted_by_others_total", _GROUP,
+        "Outdated ready pods that were deleted, but not by this process; evictions and "
+        "downscales do not count.",
+    )
+    shadow_differences = _Row(
+        Counter, "shadow_differences_total", _GROUP,
+        "In shadow mode: pods that another operator deleted and this one would have kept, or "
+        "that this one would have deleted and that stayed for a minute.",
+    )
+    scalings = _Row(
+        Counter, "scalings_total", (*_GROUP, "direction", "outcome"),
+        "Changes of spec.replicas that the operator sent, by direction (up, down) and by what "
+        "the API server answered: accepted, conflict (changed meanwhile), refused, unknown (no "
+        "answer), failed.",
+    )
+    scaling_failures = _Row(
+        Counter, "scaling_failures_total", (*_GROUP, "reason"),
+        "Reconciles of a rollout group that could not decide or write the replicas of a zone.",
+    )
+    next_downscale = _Row(
+        Gauge, "next_downscale_seconds", _GROUP,
+        "Seconds until the next zone of a rollout group may be scaled down; 0 where nothing "
+        "waits for that. Only of groups whose zones are scaled together.",
+    )
+    http_request_duration = _Row(
+        Histogram, "request_duration_seconds", ("method", "route", "status_code", "ws"),
+        "Time spent on answering HTTP requests.",
+        buckets=REQUEST_BUCKETS, is_of_process=True,
+    )
+    http_request_bytes = _Row(
+        Histogram, "request_message_bytes", ("method", "route"),
+        "Size of the bodies of HTTP requests received.",
+        buckets=_SIZE_BUCKETS, is_of_process=True,
+    )
+    http_response_bytes = _Row(
+        Histogram, "response_message_bytes", ("method", "route"),
+        "Size of the bodies of HTTP responses sent.",
+        buckets=_SIZE_BUCKETS, is_of_process=True,
+    )
+    http_inflight = _Row(
+        Gauge, "inflight_requests", ("method", "route"), "HTTP requests being answered now.",
+        is_of_process=True,
+    )
+    server_invalid_cluster = _Row(
+        Counter, "server_invalid_cluster_validation_label_requests_total",
+        ("protocol", "method", "cluster_validation_label", "request_cluster_validation_label"),
+        "HTTP requests received with a missing or wrong cluster validation label; "
+        "method holds the route.",
+        is_of_process=True,
+    )
+    api_request_duration = _Row(
+        Histogram, "kubernetes_api_client_request_duration_seconds",
+        ("path", "method", "status_code"),
+        "Time spent on requests to the Kubernetes API server, rate limiting not included; "
+        "status_code is error where no answer came.",
+        buckets=REQUEST_BUCKETS, is_of_process=True,
+    )
+    # Every operator reads pods and StatefulSets; other groups have a series once held back.
+    api_rate_limited = _Row(
+        Counter, "kubernetes_api_client_rate_limited_requests_total", ("api_group",),
+        "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
+        zeros=("core", "apps"), is_of_process=True,
+    )
+    pod_request_duration = _Row(
+        Histogram, "pod_http_client_request_duration_seconds", ("path", "method", "status_code"),
+        "Time spent on requests to pods; status_code is error where no answer came, "
+        "path is other beyond the first paths.",
+        buckets=REQUEST_BUCKETS, is_of_process=True,
+    )
+    client_invalid_cluster = _Row(
+        Counter, "client_invalid_cluster_validation_label_requests_total",
+        ("method", "protocol", "request_cluster"),
+        "Requests that the server rejected for their cluster validation label; "
+        "method holds the route that the server named.",
+        is_of_process=True,
+    )
+    watch_restarts = _Row(
+        Counter, "watch_restarts_total", ("kind", "cause"), "Watches opened again, by cause."
+    )
+    watch_events = _Row(
+        Counter, "watch_events_total", ("kind", "type"), "Watch events received, by type."
+    )
+    watch_age = _Row(
+        Gauge, "watch_age_seconds", ("kind",), "Time since a watch last proved to be alive."
+    )
+    cached_objects = _Row(Gauge, "cached_objects", ("kind",), "Objects in a cache.")
+    unreadable_objects = _Row(
+        Gauge, "unreadable_objects", ("kind",), "Objects in a cache that could not be decoded."
+    )
+    reviews = _Row(
+        Counter, "reviews_total", ("hook", "verdict", "reason"),
+        "Admission reviews answered, by verdict (allowed, refused) and reason.",
+    )
+    forwarded_reviews = _Row(
+        Counter, "forwarded_reviews_total", ("hook", "outcome"),
+        "Admission reviews that were to be passed on to the replica that leads: answered, "
+        "unreachable, late, unusable (no answer to the review), too_many (in flight).",
+        is_of_process=True,
+    )
+    downscales = _Row(
+        Gauge, "downscales", ("state",),
+        "Downscales underway, and pods that are still to be un-prepared.",
+    )
+    certificate_expiry = _Row(
+        Gauge, "certificate_expiry_timestamp_seconds", ("certificate",),
+        "Unix time at which a certificate expires.",
+        is_of_process=True,
+    )
+    ca_bundle_writes = _Row(
+        Counter, "ca_bundle_writes_total", ("outcome",),
+        "Attempts to write the CA bundle of a webhook configuration: written, conflict "
+        "(changed meanwhile), denied, unknown (no answer), failed.",
+        is_of_process=True,
+    )
+    queue_depth = _Row(Gauge, "queue_depth", (), "Rollout groups waiting for a worker.")
+    queue_wait_seconds = _Row(
+        Histogram, "queue_wait_seconds", (), "How long a due rollout group waited for a worker.",
+        buckets=_WAIT_BUCKETS,
+    )
+    workers_busy = _Row(Gauge, "workers_busy", (), "Workers that reconcile a group now.")
+    loop_lag_seconds = _Row(
+        Gauge, "event_loop_lag_seconds", (),
+        "Longest delay of the event loop in the last 30 seconds.",
+        is_of_process=True,
+    )
+    leader_status = _Row(
+        Gauge, "leader_election_master_status", ("name",),
+        "1 where this process acts: elected by the lease, or alone; else 0.",
+        is_of_process=True,
+    )
+    events = _Row(
+        Counter, "events_total", ("outcome",),
+        "Kubernetes Events, by outcome: written, repeated (as part of a series), limited (too "
+        "many of an object), dropped (too many in all), denied (no right, or no such API), "
+        "failed.",
+        zeros=EVENT_OUTCOMES,
+    )
+    # fmt: on
+
+    def __init__(
+        self, registry: Registry | None = None, *, process: "Metrics | None" = None
+    ) -> None:
+        """Make those of a process, or on a registry of a namespace those beside `process`."""
+        self.registry = Registry() if registry is None else registry
+        for name, row in vars(Metrics).items():
+            if isinstance(row, _Row):
+                is_shared = process is not None and row.is_of_process
+                family = getattr(process, name) if is_shared else row.make(self.registry)
+                setattr(self, name, family)
+        self._groups: dict[str, _GroupSeries] = {}
+        self._show_groups()
         self.budgets = _BudgetMetrics(self.registry)
         self.disruptions = DisruptionMetrics(self.registry)
         self.denials = Denials(self.registry)
-        self._define_process()
+        if process is None:
+            self.registry.show(
+                "rollout_operator_build_info",
+                "Always 1; the labels show the build.",
+                ("version", "python"),
+                lambda: [((__version__, platform.python_version()), 1)],
+            )
+            ProcessCollector(registry=self.registry)
 
     def for_namespace(self, namespace: str) -> "Metrics":
         """Return the metrics of one of several namespaces, rendered with these and labelled so.
 
         What the process has once, they share.
         """
-        metrics = Metrics()
-        share(self, metrics)
-        self._merged = self._merged or MergedRegistry(self.registry, list_shared(self))
-        self._merged.add(namespace, metrics.registry)
-        return metrics
+        return Metrics(self.registry.for_namespace(namespace), process=self)
 
     def begin_group(self, name: str) -> None:
         """Create all series of a group, at zero."""
-        if name in self._known:
+        group = self._groups.setdefault(name, _GroupSeries())
+        if group.has_counters:
             return
-        self._known.add(name)
+        group.has_counters = True
+        group.held = group.held or frozenset()
         self.group_reconciles.labels(name)
         self.group_reconciles_failed.labels(name)
         self.group_reconcile_duration.labels(name)
         self.group_last_success.labels(name)
-        for code in WAIT_CODES:
-            self.group_waiting.labels(name, code)
         for outcome in DELETE_OUTCOMES:
             self.pods_deleted.labels(name, outcome)
         self.pods_deleted_by_others.labels(name)
 
     def forget_group(self, name: str) -> None:
-        self._known.discard(name)
-        self._held.pop(name, None)
-        self.progress.forget(name)
-        for metric in self._of_groups:
-            metric.remove_by_labels({"rollout_group": name})
+        """Remove all series of a group; an unknown name is fine."""
+        self._groups.pop(name, None)
+        self.registry.forget(rollout_group=name)
 
     def begin_scaling(self, name: str) -> None:
         self.next_downscale.labels(name)
@@ -515,29 +568,29 @@ class Metrics:
     def forget_scaling(self, name: str) -> None:
         self.next_downscale.remove_by_labels({"rollout_group": name})
 
-    def show_blockers(self, name: str, codes: Iterable[Code]) -> None:
-        held = frozenset(WAIT_CODES).intersection(codes)
-        # Of some thirty series one or two change.
-        for code in held ^ self._held.get(name, frozenset()):
-            self.group_waiting.labels(name, code).set(code in held)
-        self._held[name] = held
+    def show_blockers(self, name: str, codes: Iterable[Code], since: datetime) -> None:
+        """Show what holds a group, and since when its leading reason is the same."""
+        group = self._groups.setdefault(name, _GroupSeries())
+        group.held, group.since = frozenset(codes), since
 
-    def watch_age(self, kind: str, read: Callable[[], float]) -> None:
-        """Show `read()`, the seconds since the watch last proved to be alive, at each scrape."""
-        self._watch_age.labels(kind).set_function(read)
+    def show_zones(self, name: str, zones: Iterable[ZoneProgress], now: datetime) -> None:
+        group = self._groups.setdefault(name, _GroupSeries())
+        before, group.zones = group.zones, {}
+        for zone in zones:
+            shown = before.get(zone.zone)
+            is_same = shown is not None and shown[0] == zone
+            group.zones[zone.zone] = shown if shown and is_same else (zone, now)
 
     def failure_policies(self, read: Callable[[], Iterable[tuple[str, str, str]]]) -> None:
         """Show what `read()` returns at each scrape: type, name and failure policy of each hook.
 
         Of two hooks with one name, that with policy `Fail` is shown.
         """
-        self.registry.register(
-            Rebuilt(
-                "kube_validating_webhook_failure_policy",
-                "1 for the failure policy that a webhook has, 0 for the other.",
-                ("type", "webhook", "policy"),
-                lambda: _list_failure_policies(read()),
-            )
+        self.registry.show(
+            "kube_validating_webhook_failure_policy",
+            "1 for the failure policy that a webhook has, 0 for the other.",
+            ("type", "webhook", "policy"),
+            lambda: _list_failure_policies(read()),
         )
 
     def render(self) -> Iterator[bytes]:
@@ -545,225 +598,61 @@ class Metrics:
 
         Give the event loop a turn in between; groups may come and go there.
         """
-        return render(self._merged or self.registry)
+        return render(self.registry.collect_all())
 
     def render_openmetrics(self) -> Iterator[bytes]:
-        return render_openmetrics(self._merged or self.registry)
+        return render_openmetrics(self.registry.collect_all())
 
-    def _define_group(self) -> None:
-        group = ("rollout_group",)
-        self.group_reconciles = self._counter(
-            "group_reconciles_total", "Reconciles of a rollout group that were started.", *group
-        )
-        self.group_reconciles_failed = self._counter(
-            "group_reconciles_failed_total", "Reconciles of a rollout group that failed.", *group
-        )
-        self.group_reconcile_duration = self._histogram(
-            "group_reconcile_duration_seconds",
-            "How long a reconcile of a rollout group took.",
-            _GROUP_BUCKETS,
-            *group,
-        )
-        self.group_last_success = self._gauge(
-            "last_successful_group_reconcile_timestamp_seconds",
-            "Unix time of the last reconcile of a rollout group that did not fail; 0 before.",
-            *group,
-        )
-        self.group_waiting = self._gauge(
-            "group_waiting",
+    def _show_groups(self) -> None:
+        """Show the gauges of groups; where groups come and go, what is read is of one moment."""
+        self.registry.show(
+            "rollout_operator_group_waiting",
             "1 for each reason that holds a rollout group where it is, else 0; "
             "reason up_to_date means that there is nothing to do.",
-            "rollout_group",
-            "reason",
+            (*_GROUP, "reason"),
+            lambda: (
+                ((name, code), code in held)
+                for name, group in [*self._groups.items()]
+                if (held := group.held) is not None
+                for code in WAIT_CODES
+            ),
         )
-        self.pods_deleted = self._counter(
-            "pods_deleted_total",
-            "Deletes of outdated pods, by what the API server answered: accepted, conflict "
-            "(changed meanwhile), refused, unknown (no answer), gone (already deleted).",
-            "rollout_group",
-            "outcome",
+        self.registry.show(
+            "rollout_operator_group_state_since_timestamp_seconds",
+            "Unix time since when the leading reason of a rollout group is the same.",
+            _GROUP,
+            lambda: (
+                ((name,), group.since.timestamp())
+                for name, group in [*self._groups.items()]
+                if group.since is not None
+            ),
         )
-        self.pods_deleted_by_others = self._counter(
-            "pods_deleted_by_others_total",
-            "Outdated ready pods that were deleted, but not by this process; evictions and "
-            "downscales do not count.",
-            *group,
-        )
-        self.shadow_differences = self._counter(
-            "shadow_differences_total",
-            "In shadow mode: pods that another operator deleted and this one would have kept, or "
-            "that this one would have deleted and that stayed for a minute.",
-            *group,
-        )
-        self.scalings = self._counter(
-            "scalings_total",
-            "Changes of spec.replicas that the operator sent, by direction (up, down) and by what "
-            "the API server answered: accepted, conflict (changed meanwhile), refused, unknown (no "
-            "answer), failed.",
-            "rollout_group",
-            "direction",
-            "outcome",
-        )
-        self.scaling_failures = self._counter(
-            "scaling_failures_total",
-            "Reconciles of a rollout group that could not decide or write the replicas of a zone.",
-            "rollout_group",
-            "reason",
-        )
-        self.next_downscale = self._gauge(
-            "next_downscale_seconds",
-            "Seconds until the next zone of a rollout group may be scaled down; 0 where nothing "
-            "waits for that. Only of groups whose zones are scaled together.",
-            *group,
-        )
-        self._of_groups = [each for each in vars(self).values() if isinstance(each, _InPieces)]
-
-    def _define_http(self) -> None:
-        self.http_request_duration = self._histogram(
-            "request_duration_seconds",
-            "Time spent on answering HTTP requests.",
-            REQUEST_BUCKETS,
-            "method", "route", "status_code", "ws",
-        )  # fmt: skip
-        self.http_request_bytes = self._histogram(
-            "request_message_bytes",
-            "Size of the bodies of HTTP requests received.",
-            _SIZE_BUCKETS,
-            "method", "route",
-        )  # fmt: skip
-        self.http_response_bytes = self._histogram(
-            "response_message_bytes",
-            "Size of the bodies of HTTP responses sent.",
-            _SIZE_BUCKETS,
-            "method", "route",
-        )  # fmt: skip
-        self.http_inflight = self._gauge(
-            "inflight_requests", "HTTP requests being answered now.", "method", "route"
-        )
-        self.server_invalid_cluster = self._counter(
-            "server_invalid_cluster_validation_label_requests_total",
-            "HTTP requests received with a missing or wrong cluster validation label; "
-            "method holds the route.",
-            "protocol", "method", "cluster_validation_label", "request_cluster_validation_label",
-        )  # fmt: skip
-
-    def _define_client(self) -> None:
-        self.api_request_duration = self._histogram(
-            "kubernetes_api_client_request_duration_seconds",
-            "Time spent on requests to the Kubernetes API server, rate limiting not included; "
-            "status_code is error where no answer came.",
-            REQUEST_BUCKETS,
-            "path", "method", "status_code",
-        )  # fmt: skip
-        self.api_rate_limited = self._counter(
-            "kubernetes_api_client_rate_limited_requests_total",
-            "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
-            "api_group",
-        )
-        for group in _API_GROUPS:
-            self.api_rate_limited.labels(group)
-        self.pod_request_duration = self._histogram(
-            "pod_http_client_request_duration_seconds",
-            "Time spent on requests to pods; status_code is error where no answer came, "
-            "path is other beyond the first paths.",
-            REQUEST_BUCKETS,
-            "path", "method", "status_code",
-        )  # fmt: skip
-        self.client_invalid_cluster = self._counter(
-            "client_invalid_cluster_validation_label_requests_total",
-            "Requests that the server rejected for their cluster validation label; "
-            "method holds the route that the server named.",
-            "method", "protocol", "request_cluster",
-        )  # fmt: skip
-
-    def _define_watch(self) -> None:
-        self.watch_restarts = self._counter(
-            "watch_restarts_total", "Watches opened again, by cause.", "kind", "cause"
-        )
-        self.watch_events = self._counter(
-            "watch_events_total", "Watch events received, by type.", "kind", "type"
-        )
-        self._watch_age = self._gauge(
-            "watch_age_seconds", "Time since a watch last proved to be alive.", "kind"
-        )
-        self.cached_objects = self._gauge("cached_objects", "Objects in a cache.", "kind")
-        self.unreadable_objects = self._gauge(
-            "unreadable_objects", "Objects in a cache that could not be decoded.", "kind"
+        # One gauge for each number, since the numbers overlap and cannot be added up.
+        for number, text in _ZONE_PODS.items():
+            self._show_pods(number, text, attrgetter(number))
+        self.registry.show(
+            "rollout_operator_zone_pods_last_change_timestamp_seconds",
+            "Unix time at which the pods of a zone in any state last changed in number, as far as "
+            "this process has seen.",
+            (*_GROUP, "zone"),
+            lambda: ((labels, at.timestamp()) for labels, _, at in self._list_zones()),
         )
 
-    def _define_webhooks(self) -> None:
-        self.reviews = self._counter(
-            "reviews_total",
-            "Admission reviews answered, by verdict (allowed, refused) and reason.",
-            "hook", "verdict", "reason",
-        )  # fmt: skip
-        self.forwarded_reviews = self._counter(
-            "forwarded_reviews_total",
-            "Admission reviews that were to be passed on to the replica that leads: answered, "
-            "unreachable, late, unusable (no answer to the review), too_many (in flight).",
-            "hook", "outcome",
-        )  # fmt: skip
-        self.downscales = self._gauge(
-            "downscales", "Downscales underway, and pods that are still to be un-prepared.", "state"
-        )
-        self.certificate_expiry = self._gauge(
-            "certificate_expiry_timestamp_seconds",
-            "Unix time at which a certificate expires.",
-            "certificate",
-        )
-        self.ca_bundle_writes = self._counter(
-            "ca_bundle_writes_total",
-            "Attempts to write the CA bundle of a webhook configuration: written, conflict "
-            "(changed meanwhile), denied, unknown (no answer), failed.",
-            "outcome",
+    def _show_pods(self, name: str, text: str, read: Callable[[ZoneProgress], int]) -> None:
+        self.registry.show(
+            f"rollout_operator_zone_pods_{name}",
+            text,
+            (*_GROUP, "zone"),
+            lambda: ((labels, read(zone)) for labels, zone, _ in self._list_zones()),
         )
 
-    def _define_process(self) -> None:
-        self.queue_depth = self._gauge("queue_depth", "Rollout groups waiting for a worker.")
-        self.queue_wait_seconds = self._histogram(
-            "queue_wait_seconds", "How long a due rollout group waited for a worker.", _WAIT_BUCKETS
-        )
-        self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a group now.")
-        self.loop_lag_seconds = self._gauge(
-            "event_loop_lag_seconds", "Longest delay of the event loop in the last 30 seconds."
-        )
-        self.leader_status = self._gauge(
-            "leader_election_master_status",
-            "1 where this process acts: elected by the lease, or alone; else 0.",
-            "name",
-        )
-        self.events = self._counter(
-            "events_total",
-            "Kubernetes Events, by outcome: written, repeated (as part of a series), limited (too "
-            "many of an object), dropped (too many in all), denied (no right, or no such API), "
-            "failed.",
-            "outcome",
-        )
-        for outcome in EVENT_OUTCOMES:
-            self.events.labels(outcome)
-        build = self._gauge(
-            "build_info", "Always 1; the labels show the build.", "version", "python"
-        )
-        build.labels(__version__, platform.python_version()).set(1)
-        ProcessCollector(registry=self.registry)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"rollout_operator_{name}", text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"rollout_operator_{name}", text, labels, registry=self.registry)
-
-    def _histogram(
-        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
-    ) -> Histogram:
-        return Histogram(
-            f"rollout_operator_{name}", text, labels, registry=self.registry, buckets=buckets
-        )
+    def _list_zones(self) -> Iterator[tuple[tuple[str, str], ZoneProgress, datetime]]:
+        for name, group in [*self._groups.items()]:
+            for zone, (progress, at) in group.zones.items():
+                yield (name, zone), progress, at
 
 
-def _list_failure_policies(
-    hooks: Iterable[tuple[str, str, str]],
-) -> Iterator[tuple[Sequence[str], float]]:
+def _list_failure_policies(hooks: Iterable[tuple[str, str, str]]) -> Series:
     series: dict[tuple[str, str], str] = {}
     for kind, hook, policy in hooks:
         if series.get((kind, hook)) != "Fail":
@@ -849,8 +738,7 @@ class GroupStates:
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
         since = before.since if before is not None and holds_still else now
         state = self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
-        self._metrics.show_blockers(plan.group, (reason.code for reason in plan.waits))
-        self._metrics.progress.show_state(plan.group, since)
+        self._metrics.show_blockers(plan.group, (reason.code for reason in plan.waits), since)
         if subject is Subject.ROLLOUT:
             self._show_progress(plan)
         for callback in self._callbacks:
@@ -905,7 +793,7 @@ class GroupStates:
 
     def _show_progress(self, plan: Plan) -> None:
         if plan.progress is not None:
-            self._metrics.progress.show_zones(plan.group, plan.progress, self._clock.now())
+            self._metrics.show_zones(plan.group, plan.progress, self._clock.now())
 
     def _log_news(self, plan: Plan) -> timedelta | None:
         """Write what is new; return when to try again with what was held back."""

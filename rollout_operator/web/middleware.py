@@ -20,8 +20,9 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rollout_operator.model.names import CLUSTER_HEADER, ConfigError, InvalidInput
 from rollout_operator.model.units import compile_search
+from rollout_operator.telemetry.exposition import Histogram
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Histogram, Metrics
+from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.connection import send_all
 
 UNMATCHED: Final = "other"

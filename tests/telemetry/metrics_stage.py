@@ -24,8 +24,9 @@ from rollout_operator.model.outcome import (
 )
 from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.exposition import Rebuilt
 from rollout_operator.telemetry.extra import PolicyMetrics
-from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics, Rebuilt, Subject
+from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics, Subject
 from tests.builders import zone
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.own_metrics import make_all_metrics
@@ -81,11 +82,11 @@ class MetricsStage(Steps):
         getattr(self.metrics, name).set(float(value))
 
     async def do_block(self, group: str, *codes: str) -> None:
-        self.metrics.show_blockers(group, map(CODES.__getitem__, codes))
+        self.metrics.show_blockers(group, map(CODES.__getitem__, codes), self.clock.now())
 
     async def do_age(self, kind: str, value: str) -> None:
         self.ages[kind] = float(value)
-        self.metrics.watch_age(kind, lambda: self.ages[kind])
+        self.metrics.watch_age.labels(kind).set_function(lambda: self.ages[kind])
 
     async def do_namespace(self, name: str) -> None:
         """Go on in one of several namespaces."""
@@ -113,10 +114,7 @@ class MetricsStage(Steps):
 
     async def do_zones(self, group: str, *zones: str) -> None:
         progress = [_tell_progress(one) for one in zones]
-        self.metrics.progress.show_zones(group, progress, self.clock.now())
-
-    async def do_state(self, group: str) -> None:
-        self.metrics.progress.show_state(group, self.clock.now())
+        self.metrics.show_zones(group, progress, self.clock.now())
 
     # States of groups
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rollout_operator.telemetry.exposition import Sink
+from rollout_operator.telemetry.logs import Sink
 
 # More than any pipe takes.
 MANY = 100_000

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from rollout_operator.cli.render import StatusLayout, draw_release, render_line
 from rollout_operator.model.budget import EventRecord
@@ -113,7 +112,7 @@ def test_relb06_nothing_is_reported_twice(code: str) -> None:
 def report(world: ReleaseWorld) -> list[EventRecord]:
     """Return the Events of all that was reported so far, and have it logged."""
     found: list[EventRecord] = []
-    counters = ReleaseCounters(CollectorRegistry(), "prod", ())
+    counters = ReleaseCounters(Metrics().registry, "prod", ())
     head = world.rollout.head
     watched = WatchedObject(
         namespace=head.namespace,

@@ -12,7 +12,7 @@ from aiohttp import ClientSession, web
 from aiohttp.typedefs import Handler
 
 from rollout_operator.model.names import ConfigError
-from rollout_operator.telemetry.metrics import PIECE as PIECE_OF_METRICS
+from rollout_operator.telemetry.exposition import PIECE as PIECE_OF_METRICS
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.connection import PIECE, end_silence, write_pieces
 from rollout_operator.web.middleware import measure
@@ -201,7 +201,7 @@ async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:
             await asyncio.sleep(0)
 
     for number in range(3 * PIECE_OF_METRICS):
-        admin.metrics.watch_age(f"kind-{number}", read)
+        admin.metrics.watch_age.labels(f"kind-{number}").set_function(read)
     for number in range(100):
         admin.metrics.begin_group(f"group-{number}")
     async with asyncio.TaskGroup() as tasks:
