@@ -27,6 +27,8 @@ class FakeSecrets:
         self.fail_writes: ApiError | None = None
         self.lose_answers = 0
         """So many writes are committed and not answered."""
+        self.garbled = b""
+        """What reads find, if anything, in place of the object."""
         self.pause: Callable[[str], Awaitable[None]] = no_pause
         self._version = 0
         if data is not None:
@@ -34,6 +36,8 @@ class FakeSecrets:
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
         await self._begin("get", resource, namespace)
+        if self.garbled:
+            return self.garbled
         if self.body is None:
             raise NotFound(f"secret {namespace}/{name} not found", status=404)
         return json.dumps(self.body).encode()

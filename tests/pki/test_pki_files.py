@@ -15,7 +15,7 @@ from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, Ser
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, client_context, load, shake_hands
-from tests.pki.controller_rig import background
+from tests.pki.stage import background
 
 SECONDS = timedelta(seconds=1)
 

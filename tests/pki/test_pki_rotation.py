@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.names import Unreachable
-from rollout_operator.pki.certificates import KeyMaterial, read_material
 from rollout_operator.pki.manager import CHECK_EVERY
-from rollout_operator.planning.certificate import OVERLAP, UsableCertificate
-from tests.fakes_clock import EPOCH, FakeClock
-from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
-from tests.pki.controller_rig import MINUTE, Rig, background, started
+from rollout_operator.planning.certificate import OVERLAP
+from tests.fakes_clock import FakeClock
+from tests.pki.certificates import WANTED, verify
 from tests.pki.fake_secrets import FakeSecrets
+from tests.pki.stage import MINUTE, Rig, background
 
 pytestmark = pytest.mark.thorough
 
@@ -166,82 +165,3 @@ async def test_a_rotation_waits_for_a_bundle_that_is_late() -> None:
         assert world.cas == 1
         await world.pass_time(1 * MINUTE)
         assert world.cas == 2
-
-
-async def test_five_years_with_defaults() -> None:
-    """SEED-109, SEED-101: leaves of a year, a read a day; then a new CA."""
-    secrets = FakeSecrets()
-    rig = await started(secrets)
-    issued = [rig.served]
-    for _ in range(5 * 365):
-        rig.clock.jump(DAY)
-        await rig.controller.reconcile()
-        if rig.served != issued[-1]:
-            issued.append(rig.served)
-        verify(secrets.data["cert"], rig.bundles[0], rig.clock.now(), lax=False)
-        if len(rig.bundles) > 1:
-            break
-    assert len(issued) == 7
-    assert rig.clock.now() - EPOCH > 4 * YEAR
-    assert load(rig.controller.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
-
-
-@pytest.mark.slow
-async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
-    """DEP-17, W-11: upstream's CA cannot sign any more; ours is trusted first, and used later."""
-    secrets = FakeSecrets()
-    foreign = Legacy().data()
-    secrets.put(foreign)
-    rig = await started(secrets)
-    rig.clock.jump(245 * DAY)
-    async with background(rig.controller):
-        await rig.clock.advance(MINUTE)
-        assert secrets.data["cert"] == foreign["cert"]
-        assert x509.load_pem_x509_certificates(rig.controller.ca_bundle) == [
-            load(secrets.data["next-ca"]),
-            load(foreign["ca"]),
-        ]
-        await rig.clock.advance(2 * MINUTE)
-        verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
-        verify(foreign["cert"], rig.bundles[-1], rig.clock.now())
-        assert len(rig.bundles) == 2
-        await rig.clock.advance(25 * HOUR)
-    assert set(secrets.data) == {"ca", "cert", "key", "ca-key"}
-    assert rig.controller.ca_bundle == secrets.data["ca"] != foreign["ca"]
-
-
-async def test_an_expired_secret_at_start_and_at_run_time() -> None:
-    """SEED-101: a clock past the end; a new certificate is served and given to be injected."""
-    secrets = FakeSecrets(Legacy(start=EPOCH - 2 * YEAR).data())
-    rig = await started(secrets)
-    first = rig.served
-    rig.clock.jump(20 * YEAR)  # the machine slept
-    await rig.controller.reconcile()
-    assert rig.served != first
-    verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
-    assert rig.expiry["leaf"] == rig.clock.now() + YEAR
-
-
-async def test_what_another_version_wrote_over_ours_is_used() -> None:
-    """TLS-10: back to upstream, which keeps keys that it does not know, and to ours again."""
-    secrets = FakeSecrets()
-    await Rig(secrets).start()
-    secrets.put({**secrets.data, **Legacy().data()})
-    rig = await started(secrets)
-    facts = read_material(KeyMaterial(**{k.replace("-", "_"): v for k, v in secrets.data.items()}))
-    assert isinstance(facts, UsableCertificate)
-    assert not facts.may_sign
-    assert secrets.writes == 1
-    assert rig.controller.ca_bundle == secrets.data["ca"]
-
-
-async def test_d31_an_old_ca_that_was_put_there_is_never_published() -> None:
-    """D-31: nothing of ours was switched lately; what lies under `old-ca` is taken out unused."""
-    secrets = FakeSecrets()
-    first = await started(secrets)
-    first.clock.jump(10 * DAY)
-    secrets.put({**secrets.data, "old-ca": Legacy().data()["ca"]})
-    rig = Rig(secrets, first.clock)
-    await rig.start()
-    assert rig.bundles == [secrets.data["ca"]]
-    assert "old-ca" not in secrets.data

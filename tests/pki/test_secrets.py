@@ -1,0 +1,98 @@
+"""The certificate of a process in step with its Secret: texts of commands, and kinds of Secrets."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from tests.goldens import Golden
+from tests.pki.certificates import Legacy, load, verify
+from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
+from tests.pki.stage import DAY, KINDS, MINUTE, Data, Rig, SecretStage, background
+from tests.stories import Story, read_stories
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "secrets.txt"))
+async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    story.check(await SecretStage(lines).play(story.commands), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "kinds.txt"))
+async def test_kind(story: Story, golden: Golden) -> None:
+    [kind] = story.commands
+    spoil = KINDS[kind]
+    legacy = {"mine": b"kept", **spoil(Legacy().data())}
+    labelled = FakeSecrets(legacy, labels={"a": "b", **MADE_BY_US})
+    plain = FakeSecrets(legacy, labels={"a": "b"})
+    said = {
+        "labelled": await see_start(labelled),
+        "not": await see_start(plain),
+        "running": await see_overwritten(spoil, uid="u-1"),
+        "another": await see_overwritten(spoil, uid="u-2"),
+    }
+    story.check("; ".join(f"{name}: {found}" for name, found in said.items()), golden)
+
+
+def assert_sound(rig: Rig) -> None:
+    """What is served is what is stored, and verifies under the published bundle."""
+    data = rig.secrets.data
+    assert rig.served == load(data["cert"]).public_bytes(serialization.Encoding.DER)
+    verify(data["cert"], rig.controller.ca_bundle, rig.clock.now())
+
+
+async def see_start(secrets: FakeSecrets) -> str:
+    """Return what becomes of a Secret when a replica starts."""
+    before, labels = secrets.data, secrets.labels
+    rig = Rig(secrets)
+    start = asyncio.create_task(rig.start())
+    await rig.clock.advance(MINUTE)
+    assert secrets.data["mine"] == b"kept"
+    if not start.done():
+        start.cancel()
+        assert (secrets.writes, secrets.data, secrets.labels) == (0, before, labels)
+        assert rig.controller.ca_bundle == b""
+        assert "prod/certificate: not ours" in str(rig.controller.last_error)
+        return "left alone"
+    await start
+    assert_sound(rig)
+    assert rig.bundles == [rig.controller.ca_bundle]
+    if not secrets.writes:
+        async with background(rig.controller):
+            await rig.clock.advance(DAY / 24)
+        assert (secrets.writes, secrets.data) == (0, before)
+        assert rig.controller.ca_bundle == before["ca"]
+        return "served"
+    assert secrets.labels == {"a": "b", **MADE_BY_US}
+    assert secrets.data["ca"] != before.get("ca")
+    kept = " and its CA trusted" if "old-ca" in secrets.data else ""
+    return f"replaced by {secrets.writes} write{kept}"
+
+
+async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
+    """Return what becomes of a Secret that another client writes while a replica runs."""
+    async with Rig(FakeSecrets()).running() as rig:
+        before, served = rig.secrets.data, rig.served
+        found = spoil(before)
+        rig.secrets.put(found, uid=uid)
+        await rig.clock.advance(MINUTE)
+        if rig.served != served:
+            assert rig.secrets.data == found
+            assert rig.controller.ca_bundle == found["ca"]
+            assert_sound(rig)
+            return "taken over"
+        assert rig.bundles == [before["ca"]]
+        if rig.secrets.data == found != before:
+            assert "not ours" in str(rig.controller.last_error)
+            rig.secrets.body = None
+            await rig.clock.advance(MINUTE)
+            assert rig.served == served
+            assert_sound(rig)
+            return "left alone"
+        others = {key: value for key, value in found.items() if key not in {"ca", "cert", "key"}}
+        assert rig.secrets.data == {**before, **others}
+        assert found == before or rig.secrets.labels == MADE_BY_US
+        return "as it was" if found == before else "restored"
