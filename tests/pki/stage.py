@@ -180,6 +180,36 @@ _CERTS: Final = ("ca", "cert", "next-ca", "old-ca")
 _LONGEST: Final = 40
 
 
+class Names:
+    """Names of certificates, in the order in which they are seen."""
+
+    def __init__(self) -> None:
+        self._names: dict[x509.Certificate, str] = {}
+        self._leaves: Counter[str] = Counter()
+
+    def tell(self, pem: bytes) -> str:
+        try:
+            found = x509.load_pem_x509_certificates(pem)
+        except ValueError:
+            return "garbage" if pem else "''"
+        # A leaf is named after its CA, which may come after it.
+        for cert in found:
+            self._add(cert)
+        return "+".join(self._names[cert] for cert in found)
+
+    def _add(self, cert: x509.Certificate) -> None:
+        if cert in self._names:
+            return
+        if cert.issuer == cert.subject:
+            cas = [name for name in self._names.values() if name.isalpha()]
+            self._names[cert] = chr(ord("A") + len(cas))
+            return
+        issuers = (name for ca, name in self._names.items() if _has_signed(ca, cert))
+        issuer = next(issuers, "x")
+        self._leaves[issuer] += 1
+        self._names[cert] = f"{issuer}{self._leaves[issuer]}"
+
+
 class SecretStage(Steps):
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -187,8 +217,7 @@ class SecretStage(Steps):
         self._secrets = FakeSecrets()
         self._replicas: dict[str, Rig] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._names: dict[x509.Certificate, str] = {}
-        self._leaves: Counter[str] = Counter()
+        self._names = Names()
         self._shown: dict[str, str] = {}
         self._news: list[str] = []
         self._verified: set[tuple[bytes, bytes]] = set()
@@ -340,7 +369,7 @@ class SecretStage(Steps):
         for key, text in data.items():
             value = _decode(text)
             if key in _CERTS:
-                parts.append(f"{key}={self._name_all(value)}")
+                parts.append(f"{key}={self._names.tell(value)}")
             else:
                 parts.append(key)
             if b"PRIVATE" in value:
@@ -362,31 +391,9 @@ class SecretStage(Steps):
             verify(pem, bundle, now, host=host, lax=not is_ours)
         ends = [f"{key} {(at - EPOCH) / DAY:g}d" for key, at in sorted(rig.expiry.items())]
         return {
-            "publishes": self._name_all(bundle),
-            "serves": f"{self._name_all(pem)} ({', '.join(ends)})",
+            "publishes": self._names.tell(bundle),
+            "serves": f"{self._names.tell(pem)} ({', '.join(ends)})",
         }
-
-    def _name_all(self, pem: bytes) -> str:
-        try:
-            found = x509.load_pem_x509_certificates(pem)
-        except ValueError:
-            return "garbage" if pem else "''"
-        # A leaf is named after its CA, which may come after it.
-        for cert in found:
-            self._name(cert)
-        return "+".join(self._names[cert] for cert in found)
-
-    def _name(self, cert: x509.Certificate) -> None:
-        if cert in self._names:
-            return
-        if cert.issuer == cert.subject:
-            cas = [name for name in self._names.values() if name.isalpha()]
-            self._names[cert] = chr(ord("A") + len(cas))
-            return
-        issuers = (name for ca, name in self._names.items() if _has_signed(ca, cert))
-        issuer = next(issuers, "x")
-        self._leaves[issuer] += 1
-        self._names[cert] = f"{issuer}{self._leaves[issuer]}"
 
     def _look_at_log(self) -> list[str]:
         """Return each line but those that say what is shown already."""

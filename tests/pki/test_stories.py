@@ -1,4 +1,4 @@
-"""The certificate of a process in step with its Secret: texts of commands, and kinds of Secrets."""
+"""Certificates, their Secret and their files: texts of commands, and kinds of Secrets."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.goldens import Golden
 from tests.pki.certificates import Legacy, load, verify
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
+from tests.pki.pem_stage import FileStage, PemStage
 from tests.pki.stage import DAY, KINDS, MINUTE, Data, Rig, SecretStage, background
 from tests.stories import Story, read_stories
 
@@ -96,3 +97,13 @@ async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
         assert rig.secrets.data == {**before, **others}
         assert found == before or rig.secrets.labels == MADE_BY_US
         return "as it was" if found == before else "restored"
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "pems.txt"))
+async def test_pems(story: Story, golden: Golden) -> None:
+    story.check(await PemStage().play(story.commands), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "files.txt"))
+async def test_files(story: Story, golden: Golden, tmp_path: Path, lines: list[str]) -> None:
+    story.check(await FileStage(tmp_path, lines).play(story.commands), golden)
