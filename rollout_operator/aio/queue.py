@@ -213,8 +213,9 @@ class Rewrites(Generic[_Place, _Value]):
     puts its own value back at once would else be fought for ever, at the speed of both.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, waits: Backoff = _REWRITES) -> None:
         self._clock = clock
+        self._waits = waits
         self._rows: dict[_Place, _Row[_Value]] = {}
 
     def wait_before(self, place: _Place, value: _Value) -> timedelta:
@@ -223,7 +224,7 @@ class Rewrites(Generic[_Place, _Value]):
         if row is None:
             return timedelta(0)
         # The bound of no failure is no wait.
-        left = row.last_at + _REWRITES.bound(row.times - _FREE + 1) - self._clock.elapsed()
+        left = row.last_at + self._waits.bound(row.times - _FREE + 1) - self._clock.elapsed()
         return max(left, timedelta(0))
 
     def count(self, place: _Place, value: _Value) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import WEBHOOK_CONFIGURATIONS, WorkQueue
+from rollout_operator.aio.queue import WEBHOOK_CONFIGURATIONS, Rewrites, WorkQueue
 from rollout_operator.aio.tasks import both
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Patcher
 from rollout_operator.kube.store import Configuration
@@ -34,14 +34,11 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # Caches report changes; this is for a change that they have missed.
 _RESYNC: Final = timedelta(minutes=5)
-# Twice a person may have applied an old manifest; the third time it is a habit.
-_FIGHT: Final = 3
+# Twice a person may have applied an old manifest; the third time it is a habit. Of our writes that
+# is the fourth.
+_FIGHT: Final = 4
 # The first failure is logged, then every tenth.
 _REPORTED_EVERY: Final = 10
-# Ten attempts within the first minute: a co-writer that acts a few times is reverted at once.
-BURST: Final = 8
-# A co-writer that never stops costs two writes a minute.
-PAUSE: Final = timedelta(seconds=30)
 
 _RESOURCES: Final = {
     resource.kind: resource for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
@@ -106,54 +103,16 @@ def _test(path: str, value: str) -> JsonObject:
     return {"op": "test", "path": path, "value": value}
 
 
-class WriteRate(msgspec.Struct):
-    """The rate limit of one object, which may be written at once the first time.
+class _Target(msgspec.Struct):
+    """What is known of a configuration."""
 
-    After failures it is written ever more rarely; if writes succeed and are reverted, from a supply
-    that refills slowly.
-    """
-
+    others: set[str] = set()
+    """Hosts of hooks that are left alone, as they were reported."""
     failures: int = 0
     """Of the attempts since the last that succeeded."""
     is_denied: bool = False
     """Whether the last attempt was against the role."""
-    _supply: float = BURST
-    _counted_at: timedelta = timedelta(0)
-    _not_before: timedelta = timedelta(0)
-
-    def wait(self, now: timedelta) -> timedelta:
-        self._count(now)
-        missing = max(1 - self._supply, 0) * PAUSE
-        return max(missing, self._not_before - now, timedelta(0))
-
-    def record_attempt(self, now: timedelta) -> None:
-        self._count(now)
-        self._supply -= 1
-
-    def record_success(self) -> None:
-        self.failures, self.is_denied = 0, False
-
-    def record_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
-        """Record that the attempt failed; return the wait before the next. `rng` is in 0..1."""
-        self.failures += 1
-        self.is_denied = isinstance(error, Denied)
-        # Only a person can mend a role.
-        wait = PAUSE if self.is_denied else WEBHOOK_CONFIGURATIONS.delay(self.failures, rng)
-        if isinstance(error, TooManyRequests):
-            wait = max(wait, error.retry_after or timedelta(0))
-        self._not_before = now + wait
-        return self.wait(now)
-
-    def _count(self, now: timedelta) -> None:
-        self._supply = min(self._supply + (now - self._counted_at) / PAUSE, BURST)
-        self._counted_at = now
-
-
-class _Injected(msgspec.Struct):
-    pace: WriteRate
-    written: str = ""
-    undone: int = 0
-    """How often `written` was not there any more after it had been written."""
+    not_before: timedelta = timedelta(0)
 
 
 class BundleInjector:
@@ -172,8 +131,8 @@ class BundleInjector:
         self._clock = clock
         self._rng = rng
         self._queue: WorkQueue[_Key] = WorkQueue()
-        self._targets: dict[_Key, _Injected] = {}
-        self._others: dict[_Key, set[str]] = {}
+        self._rewrites: Rewrites[_Key, str] = Rewrites(clock, WEBHOOK_CONFIGURATIONS)
+        self._targets: dict[_Key, _Target] = {}
         self._writes = {
             outcome: metrics.ca_bundle_writes.labels(outcome)
             for outcome in ("written", "conflict", "denied", "unknown", "failed")
@@ -186,8 +145,9 @@ class BundleInjector:
 
     def wake(self) -> None:
         keys = [_key(configuration) for configuration in self._list_ours()]
-        self._targets = {key: self._targets[key] for key in keys if key in self._targets}
-        self._others = {key: self._others[key] for key in keys if key in self._others}
+        for gone in self._targets.keys() - {*keys}:
+            del self._targets[gone]
+            self._rewrites.forget(gone)
         for key in keys:
             self._queue.add(key)
 
@@ -224,15 +184,14 @@ class BundleInjector:
         )
         if current is None or not self._what.bundle():
             return timedelta(0)
-        self._report_others(key, current)
+        target = self._targets.setdefault(key, _Target())
+        self._report_others(target, current)
         if not self._plan(current):
             return timedelta(0)
-        now = self._clock.elapsed()
-        target = self._targets.setdefault(key, _Injected(WriteRate()))
-        wait = target.pace.wait(now)
-        if wait:
+        left = target.not_before - self._clock.elapsed()
+        wait = max(left, self._rewrites.wait_before(key, _encode(self._what.bundle())))
+        if wait > timedelta(0):
             return wait
-        target.pace.record_attempt(now)
         try:
             # Another replica may have written what differs, from a Secret that is newer than what
             # this process has read, as after it was frozen. What this reconcile finds is no older
@@ -245,7 +204,7 @@ class BundleInjector:
             log.info("Writing CA bundle", **_keys(current))
             await self._api.patch(_RESOURCES[current.kind], "", current.name, patch)
         except OperatorError as error:
-            return self._record_failure(current, target.pace, error)
+            return self._record_failure(current, target, error)
         self._record_success(current, target, bundle)
         return timedelta(0)
 
@@ -253,14 +212,14 @@ class BundleInjector:
         bundle = _encode(self._what.bundle())
         return plan_patch(configuration, bundle, self._what.namespace, self._what.names)
 
-    def _report_others(self, key: _Key, configuration: WebhookConfiguration) -> None:
+    def _report_others(self, target: _Target, configuration: WebhookConfiguration) -> None:
         """Say once which hooks of a labelled configuration are left alone: it may be a mistake."""
         others = {
             hook.host for hook in configuration.webhooks if not _calls_us(hook, self._what.names)
         }
-        if others == self._others.get(key, set()):
+        if others == target.others:
             return
-        self._others[key] = others
+        target.others = others
         if others:
             log.info(
                 "Leaving the CA bundle of other servers alone",
@@ -270,27 +229,34 @@ class BundleInjector:
             )
 
     def _record_success(
-        self, configuration: WebhookConfiguration, target: _Injected, bundle: str
+        self, configuration: WebhookConfiguration, target: _Target, bundle: str
     ) -> None:
+        key = _key(configuration)
         self._writes["written"].inc()
-        target.pace.record_success()
-        target.undone = target.undone + 1 if target.written == bundle else 0
-        target.written = bundle
-        if target.undone == _FIGHT:
+        target.failures, target.is_denied = 0, False
+        self._rewrites.record(key, bundle)
+        if self._rewrites.count(key, bundle) == _FIGHT:
             log.warn(
                 "Another client keeps changing the CA bundle",
                 **_keys(configuration),
-                times=target.undone,
+                times=_FIGHT - 1,
                 hint="metadata.managedFields names who writes clientConfig.caBundle",
             )
 
     def _record_failure(
-        self, configuration: WebhookConfiguration, pace: WriteRate, error: OperatorError
+        self, configuration: WebhookConfiguration, target: _Target, error: OperatorError
     ) -> timedelta:
+        """Record that an attempt failed; return the wait before the next."""
         self._writes[_outcome(error)].inc()
-        was_denied = pace.is_denied
-        wait = pace.record_failure(error, self._clock.elapsed(), self._rng())
-        is_news = not was_denied if pace.is_denied else pace.failures % _REPORTED_EVERY == 1
+        was_denied, target.is_denied = target.is_denied, isinstance(error, Denied)
+        target.failures += 1
+        # Only a person can mend a role.
+        waits = WEBHOOK_CONFIGURATIONS
+        wait = waits.most if target.is_denied else waits.delay(target.failures, self._rng())
+        if isinstance(error, TooManyRequests):
+            wait = max(wait, error.retry_after or timedelta(0))
+        target.not_before = self._clock.elapsed() + wait
+        is_news = not was_denied if target.is_denied else target.failures % _REPORTED_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN
             log.at(severity)(
