@@ -7,7 +7,7 @@ object, which does nothing: a review has no time to spare.
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from enum import Enum, auto, unique
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from rollout_operator.model.outcome import Reason
 
@@ -29,38 +29,23 @@ class SpanRole(Enum):
     CLIENT = auto()
 
 
-class Span(Protocol):
-    """Work underway: it begins and ends with a `with` block, and fails by its exception."""
+class Span:
+    """Work underway: it begins and ends with a `with` block, and fails by its exception.
+
+    This one keeps nothing; that of a tracing library is derived from it.
+    """
+
+    __slots__ = ()
 
     @property
     def is_recorded(self) -> bool:
         """Return whether anything is kept: nothing need be put together where it is not."""
-        ...
+        return False
 
     @property
     def log_keys(self) -> Mapping[str, str]:
         """Return the keys by which a log line is found from the trace, if tracing is on."""
-        ...
-
-    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None: ...
-
-    def record_reasons(self, reasons: Iterable[Reason]) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class _NoSpan:
-    __slots__ = ()
-
-    is_recorded: Final = False
-    log_keys: Final[Mapping[str, str]] = {}
+        return _NOTHING
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         pass
@@ -77,14 +62,14 @@ class _NoSpan:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        pass
 
 
-NO_SPAN: Final = _NoSpan()
+NO_SPAN: Final = Span()
 
 
 class Spans:
-    """The source of spans, which makes none; that of a tracing library is derived from it."""
+    """The source of spans, which makes none; that of a tracing library is derived from it too."""
 
     def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
         """Return a span inside of the current one, or the first of a new trace."""

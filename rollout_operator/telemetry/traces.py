@@ -43,7 +43,7 @@ _ROLES: Final = {
 }
 
 
-class _RecordedSpan:
+class _RecordedSpan(Span):
     __slots__ = ("_manager", "_span")
 
     def __init__(self, manager: AbstractContextManager[trace.Span] | None, span: trace.Span):
