@@ -169,8 +169,6 @@ WATCHES: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10
 REFUSED_WATCHES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
 # A reconcile that ends with a bug.
 BUGS: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
-# An object that cannot be decoded is read again.
-UNREADABLES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=5))
 # The store contradicts the cache.
 CONTRADICTIONS: Final = Backoff(first=timedelta(milliseconds=50), most=timedelta(seconds=5))
 # `kubectl drain` tries again after five seconds, and others have their turn before that.

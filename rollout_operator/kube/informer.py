@@ -17,14 +17,13 @@ from typing import Final, Generic, NoReturn, Protocol
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import Call, LiveReader, Page, Reader, Resource, Watcher, WatchEvent
+from rollout_operator.kube.api import Call, LiveReader, Page, Resource, Watcher, WatchEvent
 from rollout_operator.kube.store import (
     Cached,
     Change,
     Failures,
     Key,
     Liveness,
-    Rereads,
     RetryCause,
     Staleness,
     Store,
@@ -35,7 +34,6 @@ from rollout_operator.kube.store import (
 from rollout_operator.model.decode.objects import Bookmark, decode_bookmark
 from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import ApiError, DecodeError, Refused, Unreachable
-from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import log
@@ -141,24 +139,6 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
             lasts=lasts,
             has_state=not version,
         )
-
-    async def fetch_object(self, api: Reader, namespace: str, name: str) -> Page:
-        """Return the list of one object, empty where it is gone or no longer selected.
-
-        Not the object by itself: that needs the verb `get`, and what is followed needs list and
-        watch only. Raises as `Reader.fetch_page`.
-        """
-        return await api.fetch_page(
-            self.resource,
-            self.namespace,
-            selector=self.selector,
-            field_selector=self.field_selector or self._select_object(namespace, name),
-            limit=1,
-        )
-
-    def _select_object(self, namespace: str, name: str) -> str:
-        is_of_all = namespace != self.namespace
-        return f"metadata.name={name}" + (f",metadata.namespace={namespace}" if is_of_all else "")
 
     def read_bookmark(self, raw: msgspec.Raw) -> Bookmark:
         """Return what a bookmark of a stream says. Raises Unreachable where that is nothing."""
@@ -346,7 +326,6 @@ class Informer(Generic[Cached]):
         if metrics is not None:
             show_cache(metrics, of, lambda: self.age)
         self._states: StateStream[Cached] = StateStream(api, of)
-        self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
         self._turn = _ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._listed_from: str | None = None
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
@@ -440,7 +419,6 @@ class Informer(Generic[Cached]):
         """List and watch until cancelled, or an ApiError on which the collection ends is raised."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._rereads.run(), name=f"{self._of.resource.plural} rereads")
                 tasks.create_task(self._turn.run(), name=f"{self._of.resource.plural} lists")
                 await self._run()
         except ExceptionGroup as errors:
@@ -490,7 +468,6 @@ class Informer(Generic[Cached]):
         )
         self._failures.record_list()
         self._older_lists = 0
-        self._rereads.record(changes)
         write_log = log.info if is_first or changes else log.debug
         write_log("Listed", **self._of.keys, objects=len(items), changes=len(changes))
         for start in range(0, len(changes), STEP):
@@ -602,7 +579,6 @@ class Informer(Generic[Cached]):
         store = self._of.store
         changes = store.remove(item) if event.type == "DELETED" else store.upsert(item)
         self._advance(item.resource_version)
-        self._rereads.record(changes)
         self._notify(changes)
 
     def _advance(self, version: str) -> None:
@@ -613,29 +589,6 @@ class Informer(Generic[Cached]):
         self._proven_at = self._clock.elapsed()
         if self._failures.in_row and self._proven_at - self._opened_at >= _SHORT_STREAM:
             self._failures = Failures()
-
-    async def _reread(self, broken: Unreadable) -> None:
-        """Read one object again.
-
-        A list that is underway is not overtaken, since what it shows then replaces everything. An
-        object without a name, or without one of ours, is found by a list of all between two
-        streams.
-        """
-        if self._listed_from is not None:
-            return
-        if not broken.name or (self._of.namespace and broken.namespace != self._of.namespace):
-            self._list_due_at = self._clock.elapsed()
-            return
-        page = await self._of.fetch_object(self._api, broken.namespace, broken.name)
-        if self._listed_from is not None or is_older(
-            page.resource_version, broken.resource_version
-        ):
-            return
-        reread = self._of.read(page.items[0]) if page.items else None
-        changes = self._of.store.heal(broken, reread)
-        if changes:
-            log.info("Read again", **self._of.keys, name=broken.name, is_gone=reread is None)
-        self._notify(changes)
 
     def _notify(self, changes: Sequence[Change[Cached]]) -> None:
         for old, new in changes:

@@ -72,9 +72,6 @@ class _NamespaceStores(Store[Cached]):
     def remove(self, last: Cached) -> Sequence[Change[Cached]]:
         return self._get_store(last.namespace).remove(last)
 
-    def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
-        return self._get_store(broken.namespace).heal(broken, reread)
-
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
         """Make these the whole content, also of what was handed over. Return what changed."""
         shares: defaultdict[str, list[Cached]] = defaultdict(list)

@@ -1,22 +1,19 @@
 """The cache behind a watch: the newest known version of each object, and where to find it.
 
 Decides which of two versions is newer, reports each change once, and decides what an informer does
-after a failure (`Failures`) or an object that could not be decoded (`Rereads`). Every step costs
-what it changes, not what is stored; only `replace_all` reads everything.
+after a failure (`Failures`). Every step costs what it changes, not what is stored; only
+`replace_all` reads everything.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum, unique
-from typing import Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFUSED_WATCHES, UNREADABLES, WATCHES
-from rollout_operator.aio.tasks import race
+from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFUSED_WATCHES, WATCHES
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import (
     ApiError,
@@ -39,7 +36,6 @@ from rollout_operator.model.objects import (
 )
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.policy import WatchedPolicy
-from rollout_operator.telemetry.logs import log
 
 Cached = TypeVar(
     "Cached",
@@ -72,8 +68,6 @@ Configuration: TypeAlias = WebhookConfiguration | Unreadable
 FAILED_RESUMES: Final = 3
 # A server that lags behind the others needs seconds to catch up.
 _WENT_BACK_PAUSE: Final = timedelta(seconds=2)
-# Where thousands are unreadable, as after a change of the API that we do not know.
-_PACE: Final = timedelta(seconds=1)
 
 
 def is_older(version: str, than: str) -> bool:
@@ -161,26 +155,6 @@ class Store(Generic[Cached]):
         # An object of another UID, but older: its own deletion and the birth of `last` were missed.
         self._drop(old)
         return ((old, None),)
-
-    def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
-        """Replace an object that could not be decoded by what was read again. Return what changed.
-
-        None is absence. Nothing changes where something else was stored since the read began, or
-        where the read shows an older state.
-        """
-        key = _key(broken)
-        old = self._items.get(key)
-        if old is None or old is not broken or reread == old:
-            return ()
-        if reread is None:
-            self._drop(old)
-            return ((old, None),)
-        if _key(reread) != key or is_older(reread.resource_version, old.resource_version):
-            return ()
-        if reread.uid != old.uid:
-            return self._supersede(old, reread)
-        self._put(reread)
-        return ((old, reread),)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
         """Make `items` the whole content. Return what changed, removals first.
@@ -471,74 +445,6 @@ def _cause(error: ApiError) -> RetryCause:
             return RetryCause.DENIED
         case _:
             return RetryCause.REFUSED
-
-
-class _Due(msgspec.Struct, frozen=True):
-    at: timedelta
-    step: int
-
-
-class Rereads(Generic[Cached]):
-    """Reads the unreadable objects of a store again while `run` runs.
-
-    The next event of an object may be days away, and until then it counts as down. So it is read
-    after 5 s, then after twice as long each time, up to five minutes. A failed read changes nothing
-    of that.
-    """
-
-    def __init__(
-        self,
-        store: Store[Cached],
-        reread: Callable[[Unreadable], Awaitable[None]],
-        clock: Clock,
-    ) -> None:
-        """`reread` stores what it finds; it may raise ApiError."""
-        self._store: Store[Cached] = store
-        self._reread = reread
-        self._clock = clock
-        self._due: dict[Key, _Due] = {}
-        self._news = asyncio.Event()
-
-    def record(self, changes: Iterable[Change[Cached]]) -> None:
-        for _, new in changes:
-            if isinstance(new, Unreadable) and (key := (new.namespace, new.name)) not in self._due:
-                self._due[key] = self._choose_next(1)
-                self._news.set()
-
-    async def run(self) -> NoReturn:
-        while True:
-            key = min(self._due, key=lambda due: self._due[due].at, default=None)
-            if key is None or self._due[key].at > self._clock.elapsed():
-                await self._wait(key)
-                continue
-            await self._read(key, self._due[key].step)
-            await self._clock.sleep(_PACE)
-
-    async def _wait(self, key: Key | None) -> None:
-        """Wait until an object is due, or another object has come that may be due before it."""
-        self._news.clear()
-        if key is None:
-            await self._news.wait()
-        else:
-            left = self._due[key].at - self._clock.elapsed()
-            await race(news=self._news.wait(), due=self._clock.sleep(left))
-
-    def _choose_next(self, step: int) -> _Due:
-        return _Due(self._clock.elapsed() + UNREADABLES.bound(step), step)
-
-    async def _read(self, key: Key, step: int) -> None:
-        item = self._store.get(*key)
-        if isinstance(item, Unreadable):
-            try:
-                await self._reread(item)
-                step += 1
-            except ApiError as error:
-                wait = UNREADABLES.bound(step)
-                log.debug("Not read again", object="/".join(key), again_in=wait, err=error)
-        if isinstance(self._store.get(*key), Unreadable):
-            self._due[key] = self._choose_next(step)
-        else:
-            del self._due[key]
 
 
 class Liveness:

@@ -511,6 +511,7 @@ READS_OF_A_CHECK: Final = 24  # two lists, at the shortest interval that one may
 EVENT_FAULTS: Final = frozenset(
     {
         "drop_event",
+        "spoil_event",
         "delay_event",
         "drop_bookmark",
         "duplicate_event",

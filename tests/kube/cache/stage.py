@@ -1,8 +1,8 @@
 """The commands of stories of caches: what the API server will answer, and what passes then.
 
 `list 10 a-0@5 a-1@6 / 10 a-2@7` scripts a list of version 10 in two pages, `watch 5s ~a-0@11 gone`
-a stream, `read` what is read of one object, `probe` whether a kind is there. Lists, reads and
-probes are given again once they are used up, a further stream stays silent.
+a stream, `probe` whether a kind is there. Lists and probes are given again once they are used up,
+a further stream stays silent.
 
 `a-0@5` is a pod and its version, `a-0@5/two` one with another UID, `a-0@5-` one that is not ready,
 `a-0@5!` one that cannot be read. In a stream it is added by `+`, modified by `~`, deleted by `-`;
@@ -82,7 +82,6 @@ class Script:
         self._rest: deque[Answer] = deque()
         """The pages of a list that has begun."""
         self.lists: deque[Sequence[Answer]] = deque()
-        self.reads: deque[Answer] = deque()
         self.probes: deque[Answer] = deque()
         self.streams: deque[Sequence[Step]] = deque()
         self.states: deque[Sequence[Step]] = deque()
@@ -115,7 +114,7 @@ class Script:
     ) -> Page:
         assert resource_version is None, "version 0 would be all that is cached"
         assert limit in (1, 500)
-        what = "list" if limit > 1 else "read" if field_selector else "probe"
+        what = "list" if limit > 1 else "probe"
         taken = "with its token" if has_turn else ""
         self._tell(what, resource, selector, field_selector, token, taken)
         await asyncio.sleep(self.pauses.get(what, 0))
@@ -125,7 +124,7 @@ class Script:
                 self._rest.extend(_take(self.lists))
             answer = self._rest.popleft()
         else:
-            answer = _take(self.reads if what == "read" else self.probes)
+            answer = _take(self.probes)
         if isinstance(answer, ApiError):
             raise answer
         return answer
@@ -277,10 +276,6 @@ class ScriptStage(stories.Steps):
         ]
         self.api.lists.extend([answers] * times)
 
-    async def do_read(self, *words: str) -> None:
-        words, times = _repeats(words)
-        self.api.reads.extend([self._page(*words)] * times)
-
     async def do_probe(self, *words: str) -> None:
         """Script whether the kind is there: `there`, or an error."""
         for word in words:
@@ -300,7 +295,7 @@ class ScriptStage(stories.Steps):
         self.api.turns.extend(ERRORS.get(word) or float(word[:-1]) for word in words)
 
     async def do_slow(self, what: str, seconds: str) -> None:
-        """Let each answer to lists, reads or probes take so long."""
+        """Let each answer to lists or probes take so long."""
         self.api.pauses[what] = float(seconds)
 
     def _page(self, first: str, *items: str, token: str = "") -> Answer:

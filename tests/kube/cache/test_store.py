@@ -104,14 +104,7 @@ def tell(command: str) -> str:
         assert len(tagged.list_tagged("x", "y")) <= len(tagged), "each once"
         return show(tagged, changes, dict.fromkeys("xyz", tagged.list_tagged))
     store = PodStore()
-    if verb == "heal":
-        broken, found = (None if one == "-" else read_item(one, pod) for one in words[:2])
-        assert broken is not None
-        store.upsert(broken)
-        play(store, words[2:], pod)
-        changes = store.heal(broken, found)
-    else:
-        changes = play(store, words, pod)
+    changes = play(store, words, pod)
     owners: dict[str, Callable[[str], Any]] = {
         f"of {one}": lambda name: store.list_by_owner(Uid(name)) for one in "ABC"
     }
