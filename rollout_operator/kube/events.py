@@ -11,9 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from itertools import count
-from typing import Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -50,32 +49,29 @@ from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 
-# At most so many Events of an object at once, and one a minute after that, of each rank: a rollout
-# reports each batch, and that must not crowd out that it has stopped, or is complete.
-BURST: Final = 10
-REFILL: Final = timedelta(minutes=1)
-# Routine has more: a story of batches that breaks off in the middle is misread. Each has two, and
-# takes a minute or so.
-ROUTINE_BURST: Final = 40
-_ROUTINE_REFILL: Final = timedelta(seconds=15)
+# At most so many Events of an object at once, and one each REFILL after that. A rollout reports
+# each batch, and that must not crowd out that it has stopped, or is complete: routine leaves some
+# to all others, and those some to warnings.
+BURST: Final = 60
+REFILL: Final = timedelta(seconds=15)
+ROUTINE_LEAVES: Final = 20
+NORMAL_LEAVES: Final = 10
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
 # together they have this much, so that they neither fill the store nor crowd out other Events.
 REFUSALS_BURST: Final = 100
 REFUSALS_REFILL: Final = timedelta(seconds=2)
 _REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
-# For how long an object has no second Event of an action: a drain repeats its requests every five
-# seconds.
-_SPACINGS: Final[Mapping[EventAction, timedelta]] = {
-    EventAction.REFUSE_EVICTION: timedelta(minutes=5)
-}
+# A drain repeats its requests every five seconds.
+EVICTION_SPACING: Final = timedelta(minutes=5)
 MOST_OBJECTS: Final = 4096
 # As client-go has it: the same Event within this time is the same series.
 SERIES_LASTS: Final = timedelta(minutes=6)
 # A note may have a kilobyte.
 MOST_SERIES: Final = 1024
 
-
 MOST_WAITING: Final = 512
+# Routine leaves the rest of the queue to other Events.
+MOST_ROUTINE_WAITING: Final = 256
 ATTEMPTS: Final = 4
 _FLUSH_LIMIT: Final = timedelta(seconds=1)
 # What the API server takes, in bytes.
@@ -98,58 +94,37 @@ _LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
 _PASSING: Final = (Unreachable, UnknownOutcome, TooManyRequests, Throttled)
 
 
-class EventRank(Enum):
-    """The rank of an Event: each rank has room of its own for an object."""
-
-    ROUTINE = auto()
-    NORMAL = auto()
-    WARNING = auto()
-
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Recent(Generic[K, V]):
-    """A mapping of what was used last."""
+class Recent(OrderedDict[K, V]):
+    """What was put last, `most` entries of it."""
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self._most = most
-        self._entries: OrderedDict[K, V] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: K) -> V | None:
-        """Return an entry, and count it as used now."""
-        if key in self._entries:
-            self._entries.move_to_end(key)
-        return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-
-    def drop(self, key: K) -> None:
-        self._entries.pop(key, None)
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
-class _Allowance(msgspec.Struct):
-    """How many Events there may still be: `most` at once, and one more each `refill`."""
-
+class _Bucket(msgspec.Struct):
     most: int
     refill: timedelta
     tokens: float
     filled_at: timedelta
-    last: dict[EventAction, timedelta] = {}
+    refused_at: timedelta | None = None
+    """When the last refusal of an eviction was admitted."""
 
-    def has_room(self, now: timedelta) -> bool:
+    def count(self, now: timedelta) -> float:
+        """Return how many Events there may still be."""
         gained = (now - self.filled_at) / self.refill
-        self.tokens = min(self.tokens + gained, self.most)
-        self.filled_at = now
-        return self.tokens >= 1
+        self.tokens, self.filled_at = min(self.tokens + gained, self.most), now
+        return self.tokens
 
 
 class EventLimits:
@@ -157,68 +132,40 @@ class EventLimits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: _Recent[tuple[Uid, EventRank], _Allowance] = _Recent(MOST_OBJECTS)
+        self._objects: Recent[Uid, _Bucket] = Recent(MOST_OBJECTS)
         self._refusals = self._make(REFUSALS_BURST, REFUSALS_REFILL)
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def admit(self, uid: Uid, action: EventAction, rank: EventRank = EventRank.NORMAL) -> bool:
-        """Return whether there is room for an Event of an object, and take it."""
-        now, key = self._clock.elapsed(), (uid, rank)
-        own = self._objects.get(key)
-        if own is None:
-            is_routine = rank is EventRank.ROUTINE
-            own = self._make(*((ROUTINE_BURST, _ROUTINE_REFILL) if is_routine else (BURST, REFILL)))
-            self._objects.put(key, own)
-        last, spacing = own.last.get(action), _SPACINGS.get(action)
-        if last is not None and spacing is not None and now - last < spacing:
+    def admit(self, uid: Uid, action: EventAction, leaves: int = NORMAL_LEAVES) -> bool:
+        """Return whether an Event of an object leaves so many to others, and take its token."""
+        now = self._clock.elapsed()
+        own = self._objects.get(uid) or self._make(BURST, REFILL)
+        self._objects.put(uid, own)
+        is_eviction = action is EventAction.REFUSE_EVICTION
+        if is_eviction and own.refused_at is not None and now - own.refused_at < EVICTION_SPACING:
             return False
-        allowances = [own, self._refusals] if action in _REFUSALS else [own]
-        if not all(allowance.has_room(now) for allowance in allowances):
+        if own.count(now) < 1 + leaves or (action in _REFUSALS and self._refusals.count(now) < 1):
             return False
-        for allowance in allowances:
-            allowance.tokens -= 1
-        own.last[action] = now
+        own.tokens -= 1
+        if action in _REFUSALS:
+            self._refusals.tokens -= 1
+        if is_eviction:
+            own.refused_at = now
         return True
 
-    def _make(self, most: int, refill: timedelta) -> _Allowance:
-        return _Allowance(most, refill, tokens=most, filled_at=self._clock.elapsed())
+    def _make(self, most: int, refill: timedelta) -> _Bucket:
+        return _Bucket(most, refill, tokens=most, filled_at=self._clock.elapsed())
 
 
-class EventSeries(msgspec.Struct, frozen=True, kw_only=True):
+class _Series(msgspec.Struct, frozen=True, kw_only=True):
     """An Event that was written, and how often it has happened."""
 
     name: str
     count: int
     last_at: timedelta
     """On the clock's `elapsed`."""
-
-
-class SeriesMemory:
-    """The Events that go on where the same happens again."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._series: _Recent[EventRecord, EventSeries] = _Recent(MOST_SERIES)
-
-    def __len__(self) -> int:
-        return len(self._series)
-
-    def find(self, event: EventRecord) -> EventSeries | None:
-        """Return the series that goes on with this event, None where it begins a series."""
-        series = self._series.get(event)
-        if series is None or self._clock.elapsed() - series.last_at > SERIES_LASTS:
-            return None
-        return series
-
-    def record(self, event: EventRecord, name: str, count: int) -> None:
-        series = EventSeries(name=name, count=count, last_at=self._clock.elapsed())
-        self._series.put(event, series)
-
-    def drop(self, event: EventRecord) -> None:
-        """Forget an Event that the API server does not have any more."""
-        self._series.drop(event)
 
 
 class EventApi(Patcher, Protocol):
@@ -258,7 +205,7 @@ class EventSender:
         # Looking one up by its label costs more than counting.
         self._outcomes = {word: metrics.events.labels(word) for word in EVENT_OUTCOMES}
         self._limits = EventLimits(clock)
-        self._series = SeriesMemory(clock)
+        self._series: Recent[EventRecord, _Series] = Recent(MOST_SERIES)
         self._queue: deque[_WaitingEvent] = deque()
         self._filled = asyncio.Event()
         self._numbers = count()
@@ -268,12 +215,13 @@ class EventSender:
 
     def record(self, event: EventRecord) -> None:
         """Queue an Event if there is room for it."""
-        rank = EventRank.WARNING if event.severity in _LOUD else EventRank.NORMAL
-        rank = EventRank.ROUTINE if event.is_routine else rank
-        if self.admit(event.regarding.uid, event.action, rank):
+        leaves = 0 if event.severity in _LOUD else NORMAL_LEAVES
+        if event.is_routine:
+            leaves = ROUTINE_LEAVES
+        if self.admit(event.regarding.uid, event.action, leaves):
             self.enqueue(event)
 
-    def admit(self, uid: Uid, action: EventAction, rank: EventRank = EventRank.NORMAL) -> bool:
+    def admit(self, uid: Uid, action: EventAction, leaves: int = NORMAL_LEAVES) -> bool:
         """Return whether an object may have an event now, and count it where it may not.
 
         For what happens many times a second: only what is admitted need be put into words.
@@ -281,29 +229,19 @@ class EventSender:
         if self._clock.elapsed() < self._silent_until:
             self._count("denied")
             return False
-        if not self._limits.admit(uid, action, rank):
+        if not self._limits.admit(uid, action, leaves):
             self._count("limited")
             return False
         return True
 
     def enqueue(self, event: EventRecord) -> None:
-        """Have an admitted event written soon; without room, routine gives way."""
-        if len(self._queue) >= MOST_WAITING:
+        """Have an admitted event written soon, if the queue has room."""
+        if len(self._queue) >= (MOST_ROUTINE_WAITING if event.is_routine else MOST_WAITING):
             self._count("dropped")
-            if event.is_routine or not self._drop_routine():
-                return
+            return
         at = self._now()
         self._queue.append(_WaitingEvent(event=event, name=self._name(event, at), at=at))
         self._filled.set()
-
-    def _drop_routine(self) -> bool:
-        """Drop the newest routine event that waits; return whether there is one."""
-        # The first may be on its way.
-        for place in range(len(self._queue) - 1, 0, -1):
-            if self._queue[place].event.is_routine:
-                del self._queue[place]
-                return True
-        return False
 
     async def run(self) -> NoReturn:
         """Write what is recorded until cancelled."""
@@ -351,20 +289,23 @@ class EventSender:
     async def _write(self, waiting_event: _WaitingEvent) -> str:
         """Write one Event, or its series on; return the outcome that is counted."""
         event, namespace = waiting_event.event, _get_namespace(waiting_event.event)
-        series = self._series.find(event)
-        if series is not None:
+        series = self._series.get(event)
+        if series is not None and self._clock.elapsed() - series.last_at <= SERIES_LASTS:
             again = {"count": series.count + 1, "lastObservedTime": _render_time(waiting_event.at)}
             try:
                 await self._client.patch(EVENTS, namespace, series.name, {"series": again})
             except NotFound:
-                self._series.drop(event)  # Events last for an hour or so
+                self._series.pop(event, None)  # Events last for an hour or so
             else:
-                self._series.record(event, series.name, series.count + 1)
+                self._remember(event, series.name, series.count + 1)
                 return "repeated"
         with suppress(Conflict):  # an attempt without an answer has written it
             await self._client.create(EVENTS, namespace, self._render(waiting_event))
-        self._series.record(event, waiting_event.name, 1)
+        self._remember(event, waiting_event.name, 1)
         return "written"
+
+    def _remember(self, event: EventRecord, name: str, count: int) -> None:
+        self._series.put(event, _Series(name=name, count=count, last_at=self._clock.elapsed()))
 
     def _render(self, waiting_event: _WaitingEvent) -> JsonObject:
         event, regarding = waiting_event.event, waiting_event.event.regarding

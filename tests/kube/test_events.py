@@ -18,13 +18,13 @@ from rollout_operator.kube.events import (
     MAX_NOTE,
     MOST_OBJECTS,
     MOST_SERIES,
+    NORMAL_LEAVES,
     REFUSALS_BURST,
     REFUSALS_REFILL,
-    ROUTINE_BURST,
+    ROUTINE_LEAVES,
     EventLimits,
-    EventRank,
     EventSender,
-    SeriesMemory,
+    Recent,
     cut_note,
 )
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
@@ -298,19 +298,19 @@ async def test_refusals_leave_room_for_what_the_operator_does() -> None:
 @in_virtual_time
 async def test_what_is_reported_each_batch_crowds_out_no_warning_and_no_end() -> None:
     limits = EventLimits(VirtualClock())
-    for rank in EventRank:
-        tried = range(ROUTINE_BURST * 2)
-        admitted = sum(limits.admit(Uid("u"), EventAction.ROLL_OUT, rank) for _ in tried)
-        assert admitted == (ROUTINE_BURST if rank is EventRank.ROUTINE else BURST)
+    admitted = [
+        sum(limits.admit(Uid("u"), EventAction.ROLL_OUT, leaves) for _ in range(BURST))
+        for leaves in (ROUTINE_LEAVES, NORMAL_LEAVES, 0)
+    ]
+    assert admitted == [BURST - ROUTINE_LEAVES, ROUTINE_LEAVES - NORMAL_LEAVES, NORMAL_LEAVES]
 
 
 @in_virtual_time
 async def test_what_is_remembered_is_bounded() -> None:
-    limits, series = EventLimits(VirtualClock()), SeriesMemory(VirtualClock())
+    limits, recent = EventLimits(VirtualClock()), Recent[int, int](MOST_SERIES)
     for number in range(MOST_OBJECTS + 10):
-        one = event(name=f"zone-{number}")
-        limits.admit(one.regarding.uid, one.action)
-        series.record(one, "name", 1)
-    assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
-    assert series.find(event(name="zone-0")) is None
-    assert series.find(event(name=f"zone-{MOST_OBJECTS + 9}")) is not None
+        limits.admit(Uid(f"uid-{number}"), EventAction.WAIT)
+        recent.put(number, number)
+    assert (len(limits), len(recent)) == (MOST_OBJECTS, MOST_SERIES)
+    assert recent.get(0) is None
+    assert recent.get(MOST_OBJECTS + 9) is not None
