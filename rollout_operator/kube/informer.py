@@ -9,7 +9,7 @@ idle server sends none: its etcd reports progress only every ten minutes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Final, Generic, NoReturn, Protocol
@@ -185,63 +185,6 @@ class WatchMeters:
         self.events = {type: events.labels(kind, type) for type in _EVENT_TYPES}
 
 
-class _ListTurn:
-    """The token of one list: requested while a watch goes on, used once.
-
-    Lists are less urgent than rollouts: in a busy process a token may be half a minute away, and
-    without its stream the cache would be as old by then.
-    """
-
-    def __init__(self, wait: Callable[[], Awaitable[None]], on_token: Callable[[], None]) -> None:
-        """`wait` may raise ApiError; `on_token` is called as soon as the token is there."""
-        self._wait = wait
-        self._on_token = on_token
-        self._is_requested = False
-        self._requested = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._error: ApiError | None = None
-
-    @property
-    def is_settled(self) -> bool:
-        """Return whether the wait for the token is over: `take` waits no more."""
-        return self._settled.is_set()
-
-    def request(self) -> None:
-        if not self._is_requested:
-            self._is_requested = True
-            self._requested.set()
-
-    async def take(self) -> bool:
-        """Wait for the token that was requested; return False where none was.
-
-        Raises ApiError where the rate limits gave none.
-        """
-        if not self._is_requested:
-            return False
-        await self._settled.wait()
-        error, self._error = self._error, None
-        self._settled.clear()
-        self._is_requested = False
-        if error is not None:
-            raise error
-        return True
-
-    async def run(self) -> NoReturn:
-        """Wait for each token that is requested, until cancelled."""
-        while True:
-            await self._requested.wait()
-            self._requested.clear()
-            try:
-                await self._wait()
-            except ApiError as error:
-                # The watch goes on to its end: without a token there is nothing to drop it for.
-                self._error = error
-                self._settled.set()
-            else:
-                self._settled.set()
-                self._on_token()
-
-
 class StateStream(Generic[Cached]):
     """Lists a large collection as the beginning of a watch, for as long as that works.
 
@@ -326,7 +269,10 @@ class Informer(Generic[Cached]):
         if metrics is not None:
             show_cache(metrics, of, lambda: self.age)
         self._states: StateStream[Cached] = StateStream(api, of)
-        self._turn = _ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
+        # The wait for the token of a list, while a watch goes on. Lists are less urgent than
+        # rollouts: in a busy process a token may be half a minute away, and without its stream the
+        # cache would be as old by then.
+        self._turn: asyncio.Task[None] | None = None
         self._listed_from: str | None = None
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.liveness = Liveness()
@@ -408,43 +354,57 @@ class Informer(Generic[Cached]):
         self._list_due_at = now
         self._meters.restarts[RetryCause.REFRESH].inc()
         if self._stream is not None:
-            self._turn.request()
+            self._request_turn()
         return True
 
-    def _drop_stream(self) -> None:
+    def _request_turn(self) -> None:
+        if self._turn is None:
+            name = f"{self._of.resource.plural} list"
+            self._turn = asyncio.create_task(self._wait_turn(), name=name)
+
+    async def _wait_turn(self) -> None:
+        # Without a token there is nothing to drop the stream for: it goes on to its end.
+        await self._api.wait_turn(self._of.resource, self._of.namespace)
         if self._stream is not None and not self._stream.expired():
             self._stream.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled, or an ApiError on which the collection ends is raised."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._turn.run(), name=f"{self._of.resource.plural} lists")
-                await self._run()
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        raise AssertionError("an informer runs until it is cancelled")
-
-    async def _run(self) -> NoReturn:
-        while True:
-            try:
-                if self._needs_list:
-                    await self._list()
-                elif await self._has_turn():
-                    await self._relist()
-                else:
-                    await self._follow()
-            except ApiError as error:
-                if self._of.ends_on(error):
-                    self.liveness.turn(is_live=False)
-                    raise
-                await self._wait_after(error)
+            while True:
+                try:
+                    if self._needs_list:
+                        await self._list()
+                    elif await self._has_turn():
+                        await self._relist()
+                    else:
+                        await self._follow()
+                except ApiError as error:
+                    if self._of.ends_on(error):
+                        self.liveness.turn(is_live=False)
+                        raise
+                    await self._wait_after(error)
+        finally:
+            if self._turn is not None:
+                self._turn.cancel()
+                await asyncio.gather(self._turn, return_exceptions=True)
 
     async def _has_turn(self) -> bool:
         if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
-            self._turn.request()
+            self._request_turn()
             await asyncio.sleep(0)  # where there are tokens it has one by now
-        return self._turn.is_settled
+        return self._turn is not None and self._turn.done()
+
+    async def _take_turn(self) -> bool:
+        """Wait for the token that was requested; return False where none was.
+
+        Raises ApiError where the rate limits gave none.
+        """
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return False
+        await turn
+        return True
 
     async def _list(self) -> None:
         self._listed_from = self._version
@@ -454,7 +414,7 @@ class Informer(Generic[Cached]):
             self._listed_from = None
 
     async def _replace_all(self) -> None:
-        has_turn = await self._turn.take()
+        has_turn = await self._take_turn()
         requested_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
         items, version = await self._fetch_all(has_turn)
         is_first = not self._version
@@ -529,7 +489,7 @@ class Informer(Generic[Cached]):
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if self._turn.is_settled:
+            if self._turn is not None and self._turn.done():
                 return
             raise Unreachable(f"{self._of.text('watch')}: no end {_STREAM_GRACE} late") from error
         finally:
