@@ -7,16 +7,15 @@ reading may be as old as a watch lasts. What follows from a count is left to the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFERENCES, Rewrites
+from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFERENCES, Rewrites, WorkQueue
 from rollout_operator.aio.tasks import check_cancelled, gather_all, race
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource, Served
 from rollout_operator.kube.informer import Collection, Informer, ObjectSource
@@ -167,27 +166,22 @@ class _Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return self.interval * self.rng()
 
 
-class _Callbacks(msgspec.Struct, frozen=True, kw_only=True):
-    fetch: Callable[[], Awaitable[Shown]]
-    explain: Callable[[ApiError | InvalidInput], NoScale]
-    is_watched: Callable[[], bool]
-    """Whether `read_unless` is called with versions of the object."""
-    on_change: Callable[[], None]
-
-
 class _FollowedReference:
-    """One reference; `run` keeps its reading."""
+    """One reference: what was read of it, and when it is read next."""
 
-    def __init__(self, callbacks: _Callbacks, schedule: _Schedule) -> None:
+    def __init__(
+        self, reference: Reference, queue: WorkQueue[Reference], schedule: _Schedule
+    ) -> None:
         self.reading: Reading | None = None
         self.resource: Resource | None = None
         """The resource as it was found last; None before that."""
         self.task: asyncio.Task[None] | None = None
-        self._callbacks = callbacks
+        """The read that is under way."""
+        self._reference = reference
+        self._queue = queue
         self._schedule = schedule
         self._clock = schedule.clock
-        self._woken = asyncio.Event()
-        self._must_read = False
+        self._must_read = True
         # While reads fail otherwise than by absence, changes of the object are no reason to read.
         self._ignores_changes = False
         self._version: str | None = None
@@ -195,13 +189,24 @@ class _FollowedReference:
         self._began = timedelta(0)
         self._due_at: timedelta | None = None
         """When it is read next for no reason but time; None where changes cause reads."""
-        self._delay: Callable[[], timedelta | None] = lambda: None
         self._failing_since: timedelta | None = None
         self._failures = 0
+        queue.add(reference)
+
+    def begin(self) -> bool:
+        """Begin to read; return False, and come back later, if that is not due."""
+        now = self._clock.elapsed()
+        if not self._must_read and (self._due_at is None or now < self._due_at):
+            self._plan()
+            return False
+        self._must_read = False
+        self._began = now
+        return True
 
     def read_again(self) -> None:
         self._must_read = True
-        self._woken.set()
+        quiet = self._clock.elapsed() - self._began
+        self._queue.add_after(self._reference, max(_DEBOUNCE, _SPACING - quiet))
 
     def read_unless(self, version: str) -> None:
         """Read again, unless the object was read in this version. Empty: it is gone."""
@@ -215,51 +220,46 @@ class _FollowedReference:
             self.reading = replace(self.reading, status_replicas=status_replicas)
         self.read_again()
 
-    def wake(self) -> None:
-        """Choose again when to read: whether changes are watched has changed."""
-        self._woken.set()
+    def turn(self, *, is_watched: bool) -> None:
+        """Rely on changes from now on, or poll: in no burst where many are watched no more."""
+        if not self._failures:
+            self._due_at = None if is_watched else self._clock.elapsed() + self._schedule.spread()
+            self._plan()
 
-    async def run(self) -> NoReturn:
-        while True:
-            self._must_read = False
-            self._began = self._clock.elapsed()
-            await self._read()
-            await self._wait_due()
-
-    async def _read(self) -> None:
-        try:
-            shown = await self._callbacks.fetch()
-        except (ApiError, InvalidInput) as error:
-            self._version = None
-            self._record_failure(error)
-            return
+    def record(self, shown: Shown, *, is_watched: bool) -> None:
         self._version = shown.version
         self._failures, self._failing_since, self._ignores_changes = 0, None, False
-        if self._due_at is not None:
+        if is_watched:
+            self._due_at = None
+        elif self._due_at is None:
+            self._due_at = self._clock.elapsed() + self._schedule.spread()
+        else:
             self._due_at = self._began + self._schedule.vary(self._schedule.interval)
-        self._delay = self._delay_of_next
-        self._show(shown.scale)
+        self._plan()
+        self.reading = shown.scale
 
-    def _record_failure(self, error: ApiError | InvalidInput) -> None:
+    def record_failure(
+        self, error: ApiError | InvalidInput, reason: NoScale, *, is_watched: bool
+    ) -> None:
+        self._version = None
         self._failures += 1
         self._ignores_changes = not isinstance(error, NotFound | InvalidInput)
         if self._failing_since is None:
             self._failing_since = self._began
-        if is_lasting(error):
-            soon = isinstance(error, NotFound) and not self._callbacks.is_watched()
+        if reason.is_lasting:
+            soon = isinstance(error, NotFound) and not is_watched
             pause = self._schedule.interval if soon else _LASTING_PAUSE
-            delay = self._schedule.vary(pause)
+            self._due_at = self._began + self._schedule.vary(pause)
         else:
-            delay = self._retry_delay(error)
-        reason = self._callbacks.explain(error)
-        if isinstance(self.reading, Scale) and not reason.is_lasting:
-            left = self._failing_since + _OLD_LASTS - self._clock.elapsed()
-            if left > timedelta(0):
-                self._delay = _constant(min(delay, self._clock.elapsed() - self._began + left))
-                log.debug("Scale not read", err=error, again_in=delay)
-                return
-        self._delay = _constant(delay)
-        self._show(reason)
+            self._due_at = self._began + self._retry_delay(error)
+        old_until = self._failing_since + _OLD_LASTS
+        is_kept = isinstance(self.reading, Scale) and not reason.is_lasting
+        if is_kept and self._clock.elapsed() < old_until:
+            self._due_at = min(self._due_at, old_until)
+            log.debug("Scale not read", err=error, again_in=self._due_at - self._began)
+        else:
+            self.reading = reason
+        self._plan()
 
     def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
         delay = REFERENCES.delay(self._failures, 0.5 + self._schedule.rng() / 2)
@@ -267,38 +267,9 @@ class _FollowedReference:
             delay = max(delay, min(error.retry_after, LONGEST_RETRY_AFTER))
         return delay
 
-    def _delay_of_next(self) -> timedelta | None:
-        if self._callbacks.is_watched():
-            self._due_at = None
-            return None
-        if self._due_at is None:
-            # The first time, and when a watch has ended that reported many.
-            self._due_at = self._clock.elapsed() + self._schedule.spread()
-        return self._due_at - self._began
-
-    def _show(self, reading: Reading) -> None:
-        if reading != self.reading:
-            self.reading = reading
-            self._callbacks.on_change()
-
-    async def _wait_due(self) -> None:
-        while not self._must_read:
-            self._woken.clear()
-            first = await race(woken=self._woken.wait(), due=self._wait_for(self._delay()))
-            if first == "due":
-                return
-        quiet = self._clock.elapsed() - self._began
-        await self._clock.sleep(max(_DEBOUNCE, _SPACING - quiet))
-
-    async def _wait_for(self, delay: timedelta | None) -> None:
-        if delay is None:
-            await asyncio.Event().wait()
-            return
-        await self._clock.sleep(self._began + delay - self._clock.elapsed())
-
-
-def _constant(delay: timedelta) -> Callable[[], timedelta]:
-    return lambda: delay
+    def _plan(self) -> None:
+        if self._due_at is not None:
+            self._queue.add_after(self._reference, self._due_at - self._clock.elapsed())
 
 
 class ChangeWatch:
@@ -357,7 +328,7 @@ class ChangeWatch:
         informer = Informer(self._api, of, None, self._clock, self._rng)
         store.on_replaced(lambda: self._compare(store))
         informer.on_change(self._report)
-        informer.liveness.on_change(self._wake)
+        informer.liveness.on_change(self._turn)
         return informer
 
     def _compare(self, store: Store[AnyWatched]) -> None:
@@ -377,9 +348,9 @@ class ChangeWatch:
         if last is not None and last.name in self.subscribers:
             self.subscribers[last.name].read_unless("" if new is None else new.resource_version)
 
-    def _wake(self) -> None:
+    def _turn(self) -> None:
         for subscriber in self.subscribers.values():
-            subscriber.wake()
+            subscriber.turn(is_watched=self.is_live)
 
 
 class References:
@@ -413,7 +384,8 @@ class References:
         self._rewrites: Rewrites[Reference, int] = Rewrites(clock)
         self._readers = asyncio.Semaphore(_READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
-        self._news = asyncio.Event()
+        self._queue: WorkQueue[Reference] = WorkQueue()
+        self._tasks: asyncio.TaskGroup | None = None
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
         self._followed: dict[Reference, _FollowedReference] = {}
         self._watches: dict[Resource, ChangeWatch] = {}
@@ -443,9 +415,8 @@ class References:
         for reference in sorted(self._followed.keys() - needed):
             self._drop(reference)
         for reference in sorted(needed - self._followed.keys()):
-            self._followed[reference] = self._follow(reference)
+            self._followed[reference] = _FollowedReference(reference, self._queue, self._schedule)
         self._catalog.keep(frozenset(each.group for each in needed))
-        self._news.set()
 
     async def refresh(self, reference: Reference) -> Reading:
         """Read a reference now, for an act that is final; it must be followed."""
@@ -486,26 +457,15 @@ class References:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             while True:
-                self._news.clear()
-                for reference, followed in self._followed.items():
-                    if followed.task is None:
-                        name = f"scale of {reference}"
-                        followed.task = tasks.create_task(followed.run(), name=name)
-                for resource, watch in self._watches.items():
-                    if watch.task is None:
-                        name = f"{resource.plural} metadata watch"
-                        watch.task = tasks.create_task(watch.run(), name=name)
-                await self._news.wait()
-
-    def _follow(self, reference: Reference) -> _FollowedReference:
-        callbacks = _Callbacks(
-            fetch=partial(self._fetch, reference),
-            explain=partial(explain, reference, namespace=self._namespace),
-            is_watched=partial(self._is_watched, reference),
-            on_change=partial(self._notify, reference),
-        )
-        return _FollowedReference(callbacks, self._schedule)
+                reference = await self._queue.take()
+                followed = self._followed.get(reference)
+                if followed is not None and followed.begin():
+                    name = f"scale of {reference}"
+                    followed.task = tasks.create_task(self._read(reference, followed), name=name)
+                else:
+                    self._queue.done(reference)
 
     def _check_rewrite(self, reference: Reference, replicas: int) -> None:
         wait = self._rewrites.wait_before(reference, replicas)
@@ -516,14 +476,29 @@ class References:
                 f" not stay, something else writes it: set again in {wait.total_seconds():.0f}s"
             )
 
-    async def _fetch(self, reference: Reference) -> Shown:
+    async def _read(self, reference: Reference, followed: _FollowedReference) -> None:
+        before = followed.reading
+        try:
+            shown = await self._fetch(reference, followed)
+        except (ApiError, InvalidInput) as error:
+            reason = explain(reference, error, self._namespace)
+            followed.record_failure(error, reason, is_watched=self._is_watched(followed))
+        else:
+            followed.record(shown, is_watched=self._is_watched(followed))
+        finally:
+            followed.task = None
+            self._queue.done(reference)
+        if followed.reading != before:
+            self._notify(reference, followed.reading)
+
+    async def _fetch(self, reference: Reference, followed: _FollowedReference) -> Shown:
         served = await self._catalog.find(reference.group, reference.kind)
         try:
             resource = check_kind(reference, served)
         except InvalidInput:
-            self._detach(reference, self._followed[reference])
+            self._detach(reference, followed)
             raise
-        self._attach(reference, resource)
+        self._attach(reference, followed, resource)
         try:
             async with self._readers:
                 raw = await self._client.fetch(resource, self._namespace, reference.name, SCALE)
@@ -533,35 +508,38 @@ class References:
                 self._catalog.doubt(reference.group)
             raise
         shown = decode_scale(raw)
-        if isinstance(self._followed[reference].reading, NoScale):
+        if isinstance(followed.reading, NoScale):
             self._watches[resource].try_again()
         return shown
 
-    def _is_watched(self, reference: Reference) -> bool:
-        resource = self._followed[reference].resource
+    def _is_watched(self, followed: _FollowedReference) -> bool:
+        """Return whether `read_unless` is called with versions of the object."""
+        resource = followed.resource
         watch = self._watches.get(resource) if resource is not None else None
         return watch is not None and watch.is_live
 
-    def _notify(self, reference: Reference) -> None:
-        reading = self._followed[reference].reading
+    def _notify(self, reference: Reference, reading: Reading | None) -> None:
         log.debug("Read scale", reference=f"{reference}", reading=f"{reading}")
         groups = [name for name, wanted in self._wanted.items() if reference in wanted]
         for group in sorted(groups):
             for callback in self._callbacks:
                 callback(group)
 
-    def _attach(self, reference: Reference, resource: Resource) -> None:
-        followed = self._followed[reference]
+    def _attach(
+        self, reference: Reference, followed: _FollowedReference, resource: Resource
+    ) -> None:
         if followed.resource == resource:
             return
         self._detach(reference, followed)
         followed.resource = resource
-        if resource not in self._watches:
-            self._watches[resource] = ChangeWatch(
+        if (watch := self._watches.get(resource)) is None:
+            watch = self._watches[resource] = ChangeWatch(
                 self._client, resource, self._namespace, self._clock, self._schedule.rng
             )
-            self._news.set()
-        self._watches[resource].subscribers[reference.name] = followed
+            assert self._tasks is not None, "references are read by `run` alone"
+            name = f"{resource.plural} metadata watch"
+            watch.task = self._tasks.create_task(watch.run(), name=name)
+        watch.subscribers[reference.name] = followed
 
     def _detach(self, reference: Reference, followed: _FollowedReference) -> None:
         resource, followed.resource = followed.resource, None
