@@ -23,7 +23,7 @@ from rollout_lab.drains import evict
 from rollout_lab.model.fields import child, name_of
 from rollout_lab.model.history import Called, Commit, PodCalled, Reviewed
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_lab.network.faults import EVENT_OUTCOME, EventOutcome, NoFaults
+from rollout_lab.network.faults import AS_USUAL, FaultOutcome, Occasion, OccasionKind
 from rollout_lab.nodes.behaviour import DEFAULT, Behaviour, PodReply, Response, image_of
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
@@ -157,13 +157,14 @@ WAYS: Final = {
 }
 
 
-class LatePods(NoFaults):
+class LatePods:
     """The watch of pods lags, once that begins."""
 
     lag = timedelta()
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        return EventOutcome(delay=self.lag) if plural == PODS.plural else EVENT_OUTCOME
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        is_of_pod = (occasion.kind, occasion.plural) == (OccasionKind.EVENT, PODS.plural)
+        return FaultOutcome(before=self.lag) if is_of_pod else AS_USUAL
 
 
 class OperatorStage(stories.Steps):

@@ -19,15 +19,13 @@ from msgspec.structs import replace
 from rollout_lab.model.fields import uid_of
 from rollout_lab.model.history import Called, Commit, Fault, History
 from rollout_lab.network.faults import (
-    EVENT_OUTCOME,
+    AS_USUAL,
     NO_TIME,
-    OUTCOME,
     CrashPoint,
-    EventOutcome,
     Failure,
-    FaultDecision,
-    NoFaults,
-    SentCall,
+    FaultOutcome,
+    Occasion,
+    OccasionKind,
 )
 from rollout_lab.world import Sandbox
 
@@ -84,13 +82,13 @@ class Heir(StrEnum):
         return self in (Heir.OTHER, Heir.OTHER_STALE)
 
 
-_DECISIONS: Final = {
-    Hit.BEFORE: FaultDecision(crash=CrashPoint.BEFORE_SEND),
-    Hit.APPLIED: FaultDecision(crash=CrashPoint.AFTER_COMMIT),
-    Hit.ANSWERED: FaultDecision(crash=CrashPoint.AFTER_REPLY),
-    Hit.LOST: FaultDecision(fails=Failure.RESET_BEFORE),
-    Hit.UNANSWERED: FaultDecision(fails=Failure.RESET_AFTER),
-    Hit.LATE: FaultDecision(fails=Failure.LATE),
+_OUTCOMES: Final = {
+    Hit.BEFORE: FaultOutcome(crash=CrashPoint.BEFORE_SEND),
+    Hit.APPLIED: FaultOutcome(crash=CrashPoint.AFTER_COMMIT),
+    Hit.ANSWERED: FaultOutcome(crash=CrashPoint.AFTER_REPLY),
+    Hit.LOST: FaultOutcome(fails=Failure.RESET_BEFORE),
+    Hit.UNANSWERED: FaultOutcome(fails=Failure.RESET_AFTER),
+    Hit.LATE: FaultOutcome(fails=Failure.LATE),
 }
 
 _READ_HITS: Final = (Hit.BEFORE, Hit.ANSWERED, Hit.LOST)
@@ -111,7 +109,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def is_write(self) -> bool:
         return self.verb in ("patch", "update", "delete")
 
-    def fits(self, sent: SentCall) -> bool:
+    def fits(self, sent: Occasion) -> bool:
         requested = (sent.verb, sent.plural, sent.name, sent.round)
         return requested == (self.verb, self.plural, self.name, self.round)
 
@@ -132,7 +130,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.limit} at a time, {where}: {self.hit}; {self.heir}"
 
 
-class AimedFaults(NoFaults):
+class AimedFaults:
     """One hit, or none, and what the next process is shown. Lists the calls that it sees."""
 
     def __init__(self, aim: Aim | None, report: Callable[[Fault], None]) -> None:
@@ -141,39 +139,49 @@ class AimedFaults(NoFaults):
         self._acting = ""
         self._frozen: set[tuple[str, str]] = set()
         self._aged: set[str] = set()
-        self.calls: list[tuple[timedelta, SentCall]] = []
+        self.calls: list[tuple[timedelta, Occasion]] = []
         self.has_struck = False
         self.killed = asyncio.Event()
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        match occasion.kind:
+            case OccasionKind.CALL:
+                return self._decide_call(occasion)
+            case OccasionKind.EVENT:
+                return self._decide_event(occasion)
+            case OccasionKind.LIST:
+                return FaultOutcome(age=self._choose_age(occasion.plural))
+        return AS_USUAL
+
+    def _decide_call(self, sent: Occasion) -> FaultOutcome:
         if sent.verb == "watch" or sent.plural == "leases" or self.killed.is_set():
-            return OUTCOME
+            return AS_USUAL
         self.calls.append((now(), sent))
         self._acting = sent.actor if sent.is_write else self._acting
         if self._aim is None or not (self.has_struck or self._aim.target.fits(sent)):
-            return OUTCOME
-        decision = _DECISIONS[Hit.BEFORE if self.has_struck else self._aim.hit]
+            return AS_USUAL
+        outcome = _OUTCOMES[Hit.BEFORE if self.has_struck else self._aim.hit]
         self.has_struck = True
-        if decision.crash is not None:
+        if outcome.crash is not None:
             self.record_kill()
-        return decision
+        return outcome
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
+    def _decide_event(self, event: Occasion) -> FaultOutcome:
         aim = self._aim
-        if aim is None or aim.heir is not Heir.OTHER_STALE or actor == self._acting:
-            return EVENT_OUTCOME
-        if now() < aim.target.at - BLIND or (actor, plural) in self._frozen:
-            return EVENT_OUTCOME
-        self._frozen.add((actor, plural))
-        return EventOutcome(freeze=FROZEN)
+        if aim is None or aim.heir is not Heir.OTHER_STALE or event.actor == self._acting:
+            return AS_USUAL
+        if now() < aim.target.at - BLIND or (event.actor, event.plural) in self._frozen:
+            return AS_USUAL
+        self._frozen.add((event.actor, event.plural))
+        return FaultOutcome(freeze=FROZEN)
 
-    def on_list(self, sent: SentCall) -> timedelta:
+    def _choose_age(self, plural: str) -> timedelta:
         aim = self._aim
         if aim is None or aim.heir is not Heir.SAME_STALE or not self.killed.is_set():
             return NO_TIME
-        if sent.plural in self._aged:
+        if plural in self._aged:
             return NO_TIME
-        self._aged.add(sent.plural)
+        self._aged.add(plural)
         return now() - aim.target.since + MOMENT
 
     def record_kill(self) -> None:
@@ -264,7 +272,7 @@ def list_aims(limit: int = 1, *, is_elected: bool) -> list[Aim]:
     """Return every call in each way, and every pause; a read cannot be applied."""
     targets = list_targets(limit, is_elected=is_elected)
     heirs = [heir for heir in Heir if heir.is_other == is_elected]
-    hits = [(one, hit) for one in targets for hit in (_DECISIONS if one.is_write else _READ_HITS)]
+    hits = [(one, hit) for one in targets for hit in (_OUTCOMES if one.is_write else _READ_HITS)]
     hits += [(one, Hit.IDLE) for one in list_pauses(targets)]
     return [Aim(target=one, hit=hit, heir=heir, limit=limit) for one, hit in hits for heir in heirs]
 

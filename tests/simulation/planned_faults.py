@@ -7,70 +7,25 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TypeVar
 
 import msgspec
 from rollout_lab.model.history import Fault
-from rollout_lab.network.faults import (
-    EVENT_OUTCOME,
-    NO_TIME,
-    OUTCOME,
-    POD_CALL_OUTCOME,
-    REVIEW_OUTCOME,
-    EventOutcome,
-    FaultDecision,
-    PodCallOutcome,
-    ReviewOutcome,
-    SentCall,
-    Way,
-)
+from rollout_lab.network.faults import AS_USUAL, FaultOutcome, Occasion, OccasionKind
+
+# These have a number of their own, in each life of a process.
+_NUMBERED = (OccasionKind.CALL, OccasionKind.EVENT)
 
 
-class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the n-th call that a process makes in one of its lives."""
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the n-th occasion of a kind, where it is a call or an event in one life of a
+    process, else over all of them."""
 
+    kind: OccasionKind
     actor: str
     number: int
-    outcome: FaultDecision
-
-
-class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How the n-th event of a plural comes to a process in one of its lives; no bookmark counts."""
-
-    actor: str
-    plural: str
-    number: int
-    outcome: EventOutcome
-
-
-class ListPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How old the n-th list of a plural is that an informer gets, over all lives of a process."""
-
-    actor: str
-    plural: str
-    number: int
-    age: timedelta
-
-
-class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the n-th request of a process to pods, over all its lives."""
-
-    actor: str
-    number: int
-    outcome: PodCallOutcome
-
-
-class ReviewPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the n-th review of a process on one way, over all its lives."""
-
-    actor: str
-    way: Way
-    number: int
-    outcome: ReviewOutcome
-
-
-Planned = CallPlan | EventPlan | ListPlan | PodPlan | ReviewPlan
-_P = TypeVar("_P", CallPlan, EventPlan, ListPlan, PodPlan, ReviewPlan)
+    outcome: FaultOutcome
+    of: str = ""
+    """The plural of an event or a list, the way of a review. Bookmarks do not count."""
 
 
 class ScriptedFaults:
@@ -82,9 +37,7 @@ class ScriptedFaults:
         self._waiting = list(plan)
         self._numbers = {one: number for number, one in enumerate(plan, 1)}
         self._report = report
-        self._lists: Counter[tuple[str, str]] = Counter()
-        self._pod_calls: Counter[str] = Counter()
-        self._reviews: Counter[tuple[str, Way]] = Counter()
+        self._counts: Counter[tuple[str, ...]] = Counter()
 
     def list_waiting(self) -> tuple[Planned, ...]:
         """Return what has not come true yet, for runs that must show that it did."""
@@ -93,96 +46,49 @@ class ScriptedFaults:
     def heal(self) -> None:
         self._waiting.clear()
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
-        plan = self._find(
-            CallPlan, lambda one: (one.actor, one.number) == (sent.actor, sent.number)
-        )
-        if plan is None:
-            return OUTCOME
-        crash, fails = plan.outcome.crash, plan.outcome.fails
-        kind = "crash" if crash is not None else fails or "slow"
-        self._report_plan(plan, kind, f"{sent.text}: {crash.name.lower() if crash else kind}")
-        return plan.outcome
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        kind, number = occasion.kind, occasion.number
+        if kind is OccasionKind.EVENT and occasion.verb == "BOOKMARK":
+            return AS_USUAL
+        of = {
+            OccasionKind.EVENT: occasion.plural,
+            OccasionKind.LIST: occasion.plural,
+            OccasionKind.REVIEW: occasion.verb,
+        }.get(kind, "")
+        if kind not in _NUMBERED:
+            self._counts[kind, occasion.actor, of] += 1
+            number = self._counts[kind, occasion.actor, of]
+        wanted = (kind, occasion.actor, number, of)
+        for one in self._waiting:
+            if (one.kind, one.actor, one.number, one.of) == wanted:
+                self._waiting.remove(one)
+                self._report_plan(one, occasion)
+                return one.outcome
+        return AS_USUAL
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        if type == "BOOKMARK":
-            return EVENT_OUTCOME
-        wanted = (actor, plural, number)
-        plan = self._find(EventPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
-        if plan is None:
-            return EVENT_OUTCOME
-        kind = describe_event_outcome(plan.outcome)
-        self._report_plan(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
-        return plan.outcome
-
-    def on_list(self, sent: SentCall) -> timedelta:
-        self._lists[sent.actor, sent.plural] += 1
-        wanted = (sent.actor, sent.plural, self._lists[sent.actor, sent.plural])
-        plan = self._find(ListPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
-        if plan is None:
-            return NO_TIME
-        self._report_plan(plan, "stale_list", f"{sent.text}: as of {plan.age} ago")
-        return plan.age
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        self._pod_calls[actor] += 1
-        wanted = (actor, self._pod_calls[actor])
-        plan = self._find(PodPlan, lambda one: (one.actor, one.number) == wanted)
-        if plan is None:
-            return POD_CALL_OUTCOME
-        kind = "crash" if plan.outcome.crash is not None else plan.outcome.fails or "slow"
-        self._report_plan(plan, f"pod_{kind}", f"{method} {pod}: {kind}")
-        return plan.outcome
-
-    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        self._reviews[actor, way] += 1
-        wanted = (actor, way, self._reviews[actor, way])
-        plan = self._find(ReviewPlan, lambda one: (one.actor, one.way, one.number) == wanted)
-        if plan is None:
-            return REVIEW_OUTCOME
-        outcome = plan.outcome
-        kind = (
-            "crash"
-            if outcome.crash
-            else "reset"
-            if outcome.reset
-            else "lost"
-            if outcome.lost
-            else "slow"
-        )
-        self._report_plan(plan, f"review_{kind}", f"{way} of a review: {kind}")
-        return outcome
-
-    def _find(self, kind: type[_P], fits: Callable[[_P], bool]) -> _P | None:
-        """Return the first plan that fits, and forget it."""
-        for plan in self._waiting:
-            if isinstance(plan, kind) and fits(plan):
-                self._waiting.remove(plan)
-                return plan
-        return None
-
-    def _report_plan(self, plan: Planned, kind: str, text: str) -> None:
+    def _report_plan(self, plan: Planned, occasion: Occasion) -> None:
+        what = describe(plan.outcome)
+        kind = what if plan.kind in _NUMBERED else f"{plan.kind.value}_{what}"
         self._report(
             Fault(
                 at=timedelta(seconds=asyncio.get_running_loop().time()),
                 number=self._numbers[plan],
-                kind=f"{kind}",
+                kind=kind,
                 actor=plan.actor,
-                text=text,
+                text=f"{occasion.text}: {what}",
             )
         )
 
 
-def describe_event_outcome(outcome: EventOutcome) -> str:
-    """Return the words for what becomes of an event, those of the rates where there is one."""
-    wording = {
-        "drop_event": outcome.drop,
-        "duplicate_event": outcome.duplicate,
-        "delay_event": outcome.delay,
-        "spoil_event": outcome.spoil,
-        "freeze": outcome.freeze,
-        "cut_stream": outcome.cut,
-        "gone_event": outcome.gone,
-        "crash": outcome.crash,
+def describe(outcome: FaultOutcome) -> str:
+    """Return in words what becomes of an occasion."""
+    words = {
+        "freeze": bool(outcome.freeze),
+        f"as of {outcome.age} ago": bool(outcome.age),
+        "slow": bool(outcome.waits or outcome.before or outcome.takes or outcome.after),
+        f"{outcome.fails}": outcome.fails is not None,
     }
-    return " and ".join(word for word, happens in wording.items() if happens) or "as usual"
+    if outcome.crash is not None:
+        return outcome.crash.name.lower()
+    found = [word for word, is_meant in words.items() if is_meant]
+    return found[-1] if found else "as usual"

@@ -16,14 +16,14 @@ from rollout_lab.model.history import Commit, Fault
 from rollout_lab.network.faults import (
     NO_TIME,
     CrashPoint,
-    EventOutcome,
-    FaultDecision,
-    PodCallOutcome,
-    SentCall,
+    Failure,
+    FaultOutcome,
+    Occasion,
+    OccasionKind,
 )
 from rollout_lab.world import Sandbox
 
-from tests.simulation.planned_faults import CallPlan, EventPlan, Planned, PodPlan, ScriptedFaults
+from tests.simulation.planned_faults import Planned, ScriptedFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
 from tests.simulation.scenarios import Scenario
@@ -54,6 +54,10 @@ class Step(StrEnum):
     CALL = "call"
     POD_CALL = "pod call"
     EVENT = "event"
+
+    @property
+    def kind(self) -> OccasionKind:
+        return OccasionKind[self.name]
 
 
 class CacheAge(StrEnum):
@@ -110,25 +114,24 @@ class PlannedFaults(ScriptedFaults):
         """Know the world, whose history shows how old a list must be to lack an event."""
         self._sandbox = sandbox
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
-        self.calls += 1
-        return super().on_call(sent)
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        match occasion.kind:
+            case OccasionKind.CALL:
+                self.calls += 1
+            case OccasionKind.POD_CALL:
+                self.pod_calls += 1
+            case OccasionKind.EVENT if occasion.verb != "BOOKMARK":
+                self.events[occasion.plural] = self.events.get(occasion.plural, 0) + 1
+            case OccasionKind.LIST:
+                return FaultOutcome(age=self._choose_age(occasion.plural))
+        return super().decide(occasion)
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        if type != "BOOKMARK":
-            self.events[plural] = self.events.get(plural, 0) + 1
-        return super().on_event(actor, plural, type, name, number)
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        self.pod_calls += 1
-        return super().on_pod_call(actor, method, pod)
-
-    def on_list(self, sent: SentCall) -> timedelta:
-        begun = self._first_lists.setdefault(sent.plural, now())
-        if not self.struck.is_set() or self._plan is None or sent.plural in self._aged:
+    def _choose_age(self, plural: str) -> timedelta:
+        begun = self._first_lists.setdefault(plural, now())
+        if not self.struck.is_set() or self._plan is None or plural in self._aged:
             return NO_TIME
-        self._aged.add(sent.plural)
-        return self._age(self._plan, sent.plural, begun)
+        self._aged.add(plural)
+        return self._age(self._plan, plural, begun)
 
     def _age(self, plan: Plan, plural: str, begun: timedelta) -> timedelta:
         if plan.trouble is Trouble.FREEZE and plural == plan.plural:
@@ -186,24 +189,19 @@ class PlannedCourse:
         return True
 
 
-_EVENT_OUTCOMES: Final[Mapping[Trouble, EventOutcome]] = {
-    Trouble.SKIP: EventOutcome(drop=True),
-    Trouble.DELAY: EventOutcome(delay=LATE),
-    Trouble.FREEZE: EventOutcome(freeze=FROZEN),
-    Trouble.SPOIL: EventOutcome(spoil=True),
+_TROUBLES: Final[Mapping[Trouble, FaultOutcome]] = {
+    Trouble.SKIP: FaultOutcome(fails=Failure.DROP),
+    Trouble.DELAY: FaultOutcome(before=LATE),
+    Trouble.FREEZE: FaultOutcome(freeze=FROZEN),
+    Trouble.SPOIL: FaultOutcome(fails=Failure.SPOIL),
 }
 
 
 def _planned(plan: Plan) -> Planned:
-    match plan.step:
-        case Step.CALL:
-            return CallPlan(actor=NAME, number=plan.number, outcome=FaultDecision(crash=plan.crash))
-        case Step.POD_CALL:
-            return PodPlan(actor=NAME, number=plan.number, outcome=PodCallOutcome(crash=plan.crash))
-        case Step.EVENT:
-            assert plan.trouble is not None, "an event has a trouble"
-            outcome = _EVENT_OUTCOMES[plan.trouble]
-            return EventPlan(actor=NAME, plural=plan.plural, number=plan.number, outcome=outcome)
+    outcome = FaultOutcome(crash=plan.crash) if plan.trouble is None else _TROUBLES[plan.trouble]
+    return Planned(
+        kind=plan.step.kind, actor=NAME, number=plan.number, outcome=outcome, of=plan.plural
+    )
 
 
 # On a cluster before Kubernetes 1.37, where the operator records revisions: there are more steps.

@@ -15,20 +15,13 @@ import msgspec
 from msgspec.structs import fields
 from rollout_lab.model.history import Fault
 from rollout_lab.network.faults import (
-    EVENT_OUTCOME,
+    AS_USUAL,
     NO_TIME,
-    OUTCOME,
-    POD_CALL_OUTCOME,
-    REVIEW_OUTCOME,
     CrashPoint,
-    EventOutcome,
     Failure,
-    FaultDecision,
-    PodCallOutcome,
-    PodFailure,
-    ReviewOutcome,
-    SentCall,
-    Way,
+    FaultOutcome,
+    Occasion,
+    OccasionKind,
 )
 
 _T = TypeVar("_T")
@@ -86,6 +79,7 @@ class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
         return FaultRates(**rates)
 
 
+# How calls fail, and requests to pods.
 _LOST: Final = (
     Failure.CONNECT,
     Failure.RESET_BEFORE,
@@ -100,6 +94,16 @@ _ERRORS: Final = (
     Failure.GATEWAY_TIMEOUT,
     Failure.GATEWAY_TIMEOUT_COMMITTED,
 )
+OF_PODS: Final = (
+    Failure.REFUSED,
+    Failure.RESET_BEFORE,
+    Failure.RESET_AFTER,
+    Failure.SILENT,
+    Failure.LOST,
+    Failure.REDIRECT,
+    Failure.ERROR,
+    Failure.ERROR_AFTER,
+)
 _CHANGES: Final = frozenset({"update", "patch", "delete"})
 
 
@@ -113,53 +117,74 @@ def _one_of(choices: Sequence[_T], choice: float) -> _T:
     return choices[int(choice * len(choices))]
 
 
-def _slow(size: float, choice: float) -> FaultDecision:
+def _crash(_: float, choice: float) -> FaultOutcome:
+    return FaultOutcome(crash=_one_of(tuple(CrashPoint), choice))
+
+
+def _slow(size: float, choice: float) -> FaultOutcome:
     span = _span(size, LONGEST_SLOW)
-    return FaultDecision(before=span) if choice < 0.5 else FaultDecision(after=span)
+    return FaultOutcome(before=span) if choice < 0.5 else FaultOutcome(after=span)
 
 
-def _late_pod(size: float, _: float) -> PodCallOutcome:
+def _late_pod(size: float, _: float) -> FaultOutcome:
     least, most = LATE_POD
-    return PodCallOutcome(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
+    return FaultOutcome(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
 
 
-# What each kind means, by its size and a choice, both from 0 to 1. The dice go through the kinds in
-# this order.
-_Kinds = Mapping[str, Callable[[float, float], _T]]
-_CALLS: Final[_Kinds[FaultDecision]] = {
-    "crash": lambda size, choice: FaultDecision(crash=_one_of(tuple(CrashPoint), choice)),
-    "slow": _slow,
-    "throttled": lambda size, choice: FaultDecision(fails=Failure.THROTTLED),
-    "lost": lambda size, choice: FaultDecision(fails=_one_of(_LOST, choice)),
-    "late": lambda size, choice: FaultDecision(
-        fails=Failure.LATE, before=_span(size, LONGEST_LATE)
-    ),
-    "conflict": lambda size, choice: FaultDecision(fails=Failure.CONFLICT),
-    "gone": lambda size, choice: FaultDecision(fails=Failure.GONE),
-    "too_many": lambda size, choice: FaultDecision(fails=_one_of(_TOO_MANY, choice)),
-    "server_error": lambda size, choice: FaultDecision(fails=_one_of(_ERRORS, choice)),
+def _fail(*failures: Failure) -> "_Meaning":
+    return lambda size, choice: FaultOutcome(fails=_one_of(failures, choice))
+
+
+_Meaning = Callable[[float, float], FaultOutcome]
+# What each kind of fault means, by its size and a choice, both from 0 to 1. The dice go through the
+# kinds in this order.
+_MEANINGS: Final[Mapping[OccasionKind, Mapping[str, _Meaning]]] = {
+    OccasionKind.CALL: {
+        "crash": _crash,
+        "slow": _slow,
+        "throttled": _fail(Failure.THROTTLED),
+        "lost": _fail(*_LOST),
+        "late": lambda size, _: FaultOutcome(fails=Failure.LATE, before=_span(size, LONGEST_LATE)),
+        "conflict": _fail(Failure.CONFLICT),
+        "gone": _fail(Failure.GONE),
+        "too_many": _fail(*_TOO_MANY),
+        "server_error": _fail(*_ERRORS),
+    },
+    OccasionKind.EVENT: {
+        "drop_bookmark": _fail(Failure.DROP),
+        "drop_event": _fail(Failure.DROP),
+        "delay_event": lambda size, _: FaultOutcome(before=_span(size, LONGEST_LAG)),
+        "duplicate_event": _fail(Failure.DUPLICATE),
+        "freeze": lambda size, _: FaultOutcome(freeze=_span(size, LONGEST_FREEZE)),
+        "cut_stream": _fail(Failure.CUT),
+        "gone_event": _fail(Failure.GONE),
+        "spoil_event": _fail(Failure.SPOIL),
+    },
+    OccasionKind.LIST: {
+        "stale_list": lambda size, _: FaultOutcome(age=_span(size, LONGEST_LAG)),
+    },
+    OccasionKind.POD_CALL: {
+        "pod_failure": _fail(*OF_PODS),
+        "pod_slow": lambda size, _: FaultOutcome(after=_span(size, SLOWEST_POD)),
+        "crash": _crash,
+        "pod_late": _late_pod,
+    },
+    OccasionKind.REVIEW: {
+        "review_lost": _fail(Failure.RESET_BEFORE, Failure.LOST),
+        "review_slow": lambda size, _: FaultOutcome(before=_span(size, SLOWEST_REVIEW)),
+        "crash": _crash,
+    },
 }
-_EVENTS: Final[_Kinds[EventOutcome]] = {
-    "drop_bookmark": lambda size, choice: EventOutcome(drop=True),
-    "drop_event": lambda size, choice: EventOutcome(drop=True),
-    "delay_event": lambda size, choice: EventOutcome(delay=_span(size, LONGEST_LAG)),
-    "duplicate_event": lambda size, choice: EventOutcome(duplicate=True),
-    "freeze": lambda size, choice: EventOutcome(freeze=_span(size, LONGEST_FREEZE)),
-    "cut_stream": lambda size, choice: EventOutcome(cut=True),
-    "gone_event": lambda size, choice: EventOutcome(gone=True),
-    "spoil_event": lambda size, choice: EventOutcome(spoil=True),
+# Kinds that make sense on some occasions only.
+_FITS: Final[Mapping[str, Callable[[Occasion], bool]]] = {
+    "late": lambda call: call.is_write,
+    "conflict": lambda call: call.verb in _CHANGES,
+    "gone": lambda call: call.verb in ("list", "watch"),
+    "drop_bookmark": lambda event: event.verb == "BOOKMARK",
+    "drop_event": lambda event: event.verb != "BOOKMARK",
+    "spoil_event": lambda event: event.verb != "BOOKMARK",
 }
-_POD_CALLS: Final[_Kinds[PodCallOutcome]] = {
-    "pod_failure": lambda size, choice: PodCallOutcome(fails=_one_of(tuple(PodFailure), choice)),
-    "pod_slow": lambda size, choice: PodCallOutcome(after=_span(size, SLOWEST_POD)),
-    "crash": lambda size, choice: PodCallOutcome(crash=_one_of(tuple(CrashPoint), choice)),
-    "pod_late": _late_pod,
-}
-_REVIEWS: Final[_Kinds[ReviewOutcome]] = {
-    "review_lost": lambda size, choice: ReviewOutcome(reset=choice < 0.5, lost=choice >= 0.5),
-    "review_slow": lambda size, choice: ReviewOutcome(delay=_span(size, SLOWEST_REVIEW)),
-    "crash": lambda size, choice: ReviewOutcome(crash=True),
-}
+_WITHOUT_CHOICE: Final = (OccasionKind.EVENT, OccasionKind.LIST)
 
 
 class RandomFaults:
@@ -194,74 +219,31 @@ class RandomFaults:
         """Let nothing more go wrong; the dice are thrown on."""
         self._is_healed = True
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
-        fits = {
-            "late": sent.is_write,
-            "conflict": sent.verb in _CHANGES,
-            "gone": sent.verb in ("list", "watch"),
-        }
-        kind, outcome = self._throw(_CALLS, OUTCOME, fits)
-        if kind and self._fire(kind, sent.actor, f"{sent.text}: {_word(outcome)}"):
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        kind, outcome = self._throw(occasion)
+        if kind and self._fire(kind, occasion, outcome):
             return outcome
-        if self.patches_take and (sent.verb, sent.plural) == ("patch", "statefulsets"):
-            return FaultDecision(before=self.patches_take)
-        return OUTCOME
+        is_call = occasion.kind is OccasionKind.CALL
+        if is_call and (occasion.verb, occasion.plural) == ("patch", "statefulsets"):
+            return FaultOutcome(before=self.patches_take) if self.patches_take else AS_USUAL
+        return AS_USUAL
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        is_bookmark = type == "BOOKMARK"
-        fits = {
-            "drop_bookmark": is_bookmark,
-            "drop_event": not is_bookmark,
-            "spoil_event": not is_bookmark,
-        }
-        kind, outcome = self._throw(_EVENTS, EVENT_OUTCOME, fits, has_choice=False)
-        text = f"event {number} of {plural}: {type} {name}".rstrip()
-        if span := outcome.delay or outcome.freeze:
-            text = f"{text}: {span}"
-        return outcome if kind and self._fire(kind, actor, text) else EVENT_OUTCOME
-
-    def on_list(self, sent: SentCall) -> timedelta:
-        which, size = self._random(), self._random()
-        if which >= self._rates.stale_list:
-            return NO_TIME
-        age = _span(size, LONGEST_LAG)
-        text = f"{sent.text}: as of {age} ago"
-        return age if self._fire("stale_list", sent.actor, text) else NO_TIME
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        kind, outcome = self._throw(_POD_CALLS, POD_CALL_OUTCOME)
-        span = outcome.takes or outcome.after
-        what = outcome.crash.name.lower() if outcome.crash else outcome.fails or f"{span}"
-        text = f"{method} {pod}: {what}"
-        return outcome if kind and self._fire(kind, actor, text) else POD_CALL_OUTCOME
-
-    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        kind, outcome = self._throw(_REVIEWS, REVIEW_OUTCOME)
-        fires = kind and self._fire(kind, actor, f"{way} of a review")
-        return outcome if fires else REVIEW_OUTCOME
-
-    def _throw(
-        self,
-        kinds: _Kinds[_T],
-        usual: _T,
-        fits: Mapping[str, bool] = {},
-        *,
-        has_choice: bool = True,
-    ) -> tuple[str, _T]:
+    def _throw(self, occasion: Occasion) -> tuple[str, FaultOutcome]:
         """Throw the dice; return the kind in whose part of 0..1 they fall, and what it means.
 
         A kind that makes no sense has no part. The name is empty where all is as usual.
         """
         which, size = self._random(), self._random()
-        choice = self._random() if has_choice else 0.0
-        for kind, mean in kinds.items():
-            rate = getattr(self._rates, kind) if fits.get(kind, True) else 0.0
+        choice = 0.0 if occasion.kind in _WITHOUT_CHOICE else self._random()
+        for kind, mean in _MEANINGS[occasion.kind].items():
+            fits = _FITS.get(kind)
+            rate = getattr(self._rates, kind) if fits is None or fits(occasion) else 0.0
             if which < rate:
                 return kind, mean(size, choice)
             which -= rate
-        return "", usual
+        return "", AS_USUAL
 
-    def _fire(self, kind: str, actor: str, text: str) -> bool:
+    def _fire(self, kind: str, occasion: Occasion, outcome: FaultOutcome) -> bool:
         """Count a fault; return whether it is to happen."""
         if self._is_healed or self.is_held:
             return False
@@ -270,14 +252,26 @@ class RandomFaults:
             return False
         self.fired[kind] += 1
         at = timedelta(seconds=asyncio.get_running_loop().time())
-        self._report(Fault(at=at, number=self.number, kind=kind, actor=actor, text=text))
+        text = f"{occasion.text}{_describe(occasion, outcome)}"
+        self._report(Fault(at=at, number=self.number, kind=kind, actor=occasion.actor, text=text))
         return True
 
 
-def _word(outcome: FaultDecision) -> str:
-    """Return what becomes of a call; of a late one with the span, by which it is found again."""
+def _describe(occasion: Occasion, outcome: FaultOutcome) -> str:
+    """Return what becomes of an occasion, as far as its kind leaves that open.
+
+    Of a late call that is its span, by which it is found again.
+    """
+    match occasion.kind:
+        case OccasionKind.REVIEW:
+            return ""
+        case OccasionKind.LIST:
+            return f": as of {outcome.age} ago"
+        case OccasionKind.EVENT:
+            span = outcome.before or outcome.freeze
+            return f": {span}" if span else ""
     if outcome.crash:
-        return outcome.crash.name.lower()
+        return f": {outcome.crash.name.lower()}"
     if outcome.fails is Failure.LATE:
-        return f"{outcome.fails}: {outcome.before}"
-    return outcome.fails or f"{outcome.before or outcome.after}"
+        return f": {outcome.fails}: {outcome.before}"
+    return f": {outcome.fails or outcome.before or outcome.takes or outcome.after}"

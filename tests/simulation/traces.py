@@ -23,12 +23,12 @@ from rollout_lab.flux import FluxTimes
 from rollout_lab.model.fields import child, name_of, number, text
 from rollout_lab.model.history import Called, Fault, History
 from rollout_lab.network.faults import (
-    OUTCOME,
+    AS_USUAL,
     CrashPoint,
     Failure,
-    FaultDecision,
-    NoFaults,
-    SentCall,
+    FaultOutcome,
+    Occasion,
+    OccasionKind,
 )
 from rollout_lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
@@ -77,8 +77,8 @@ FLUX_TIMES: Final = FluxTimes(
 )
 _SPAN: Final = re.compile(r"(\d+)([sm])")
 OUTCOMES: Final = {
-    "crash": FaultDecision(crash=CrashPoint.AFTER_COMMIT),
-    "timeout": FaultDecision(fails=Failure.TIMEOUT),
+    "crash": FaultOutcome(crash=CrashPoint.AFTER_COMMIT),
+    "timeout": FaultOutcome(fails=Failure.TIMEOUT),
 }
 TEMPLATE: Final = "ingesters"
 _CALLED: Final = {names.PREPARE_PATH: "ingester/prepare-shutdown", names.PREPARE_PORT: "80"}
@@ -554,7 +554,7 @@ def _choose(pod: JsonObject) -> Behaviour:
     return replace(usual, kind=StartKind.CRASH_LOOP) if image_of(pod) == BAD else usual
 
 
-class _OneMishap(NoFaults):
+class _OneMishap:
     """A `Faults` that lets one call go wrong."""
 
     def __init__(self, mishap: Mishap | None) -> None:
@@ -565,11 +565,12 @@ class _OneMishap(NoFaults):
     def is_waiting(self) -> bool:
         return self._mishap is not None
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
+    def decide(self, sent: Occasion) -> FaultOutcome:
         one = self._mishap
-        wanted = one and (one.verb, PODS.plural, one.pod)
-        if one is None or (sent.verb, sent.plural, sent.name) != wanted:
-            return OUTCOME
+        if one is None or sent.kind is not OccasionKind.CALL:
+            return AS_USUAL
+        if (sent.verb, sent.plural, sent.name) != (one.verb, PODS.plural, one.pod):
+            return AS_USUAL
         self._mishap = None
         self.record(Fault(at=now(), number=1, kind=one.kind, actor=sent.actor, text=one.text))
         return OUTCOMES[one.kind]

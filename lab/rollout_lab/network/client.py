@@ -18,14 +18,7 @@ from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.apiserver.store import Stream, StreamEvent
 from rollout_lab.model.fields import children, metadata_of, uid_of
 from rollout_lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, Verb
-from rollout_lab.network.faults import (
-    CrashPoint,
-    Failure,
-    FaultDecision,
-    PodCallOutcome,
-    PodFailure,
-    SentCall,
-)
+from rollout_lab.network.faults import CrashPoint, Failure, FaultOutcome, Occasion, OccasionKind
 from rollout_lab.network.link import DelayedWatch, Delivery, Expired, Link, Silent, wait_for_ever
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import (
@@ -175,9 +168,9 @@ class _SimulatedExchange:
         await self._admit(request)
         if call.is_write:
             self._fence(call.text)
-        sent_call = self.link.number_call(call, self._name)
-        outcome = self.link.faults.on_call(sent_call)
-        sent, age = self._render(request), self._choose_age(sent_call, request)
+        occasion = self.link.number_call(call, self._name)
+        outcome = self.link.faults.decide(occasion)
+        sent, age = self._render(request), self._choose_age(occasion, request)
         answer = await self._travel(request, outcome, lambda: self._carry_out(sent, age))
         if outcome.fails is Failure.CUT_BODY:
             if call.is_write:
@@ -218,7 +211,7 @@ class _SimulatedExchange:
 
     async def _open(self, request: HttpRequest, opening: Opening) -> Stream:
         await self._admit(request)
-        outcome = self.link.faults.on_call(self.link.number_call(request.call, self._name))
+        outcome = self.link.faults.decide(self.link.number_call(request.call, self._name))
         sent = self._render(request)
         await self._travel(request, outcome, lambda: opening.open(sent))
         if outcome.fails is Failure.CUT_BODY or opening.stream is None:
@@ -248,12 +241,12 @@ class _SimulatedExchange:
             user=self.link.actor,
         )
 
-    def _choose_age(self, sent_call: SentCall, request: HttpRequest) -> timedelta:
+    def _choose_age(self, call: Occasion, request: HttpRequest) -> timedelta:
         """Return how old the answer is to be: other reads than lists always show the newest."""
-        is_first_page = sent_call.verb == "list" and not request.query.get("continue")
+        is_first_page = call.verb == "list" and not request.query.get("continue")
         if self._name != FOLLOWING or not is_first_page:
             return timedelta(0)
-        return self.link.faults.on_list(sent_call)
+        return self.link.faults.decide(replace(call, kind=OccasionKind.LIST)).age
 
     async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
         revision = self.api.history.revision_at(self.api.elapsed() - age) if age else 0
@@ -282,7 +275,7 @@ class _SimulatedExchange:
     async def _travel(
         self,
         request: HttpRequest,
-        outcome: FaultDecision,
+        outcome: FaultOutcome,
         carry_out: Callable[[], Awaitable[ApiAnswer]],
     ) -> ApiAnswer:
         """Make a call and return its answer, a success; never, where the process dies meanwhile.
@@ -314,7 +307,7 @@ class _SimulatedExchange:
         retry_after = f"{answer.retry_after}" if answer.retry_after else ""
         raise error_of(call, answer.status, read_status(_raw(answer)), retry_after)
 
-    async def _wait_for_turn(self, request: HttpRequest, outcome: FaultDecision) -> None:
+    async def _wait_for_turn(self, request: HttpRequest, outcome: FaultOutcome) -> None:
         """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
         within = min(request.within, request.sent_within or request.within)
         if outcome.fails is Failure.THROTTLED or outcome.waits > within:
@@ -331,7 +324,7 @@ class _SimulatedExchange:
     async def _hand_over(
         self,
         request: HttpRequest,
-        outcome: FaultDecision,
+        outcome: FaultOutcome,
         carry_out: Callable[[], Awaitable[ApiAnswer]],
     ) -> tuple[_Reply | None, str]:
         """Return the answer, or None and what is known of its absence."""
@@ -354,7 +347,7 @@ class _SimulatedExchange:
     async def _carry(
         self,
         request: HttpRequest,
-        outcome: FaultDecision,
+        outcome: FaultOutcome,
         carry_out: Callable[[], Awaitable[ApiAnswer]],
     ) -> _Reply | None:
         """Carry a request there and its answer back; None where no answer comes."""
@@ -419,7 +412,7 @@ class SimulatedClient(Verbs):
         return self._clock.now()
 
 
-_INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
+_INSTEAD: Final = {Failure.REDIRECT: 307, Failure.ERROR: 500}
 
 
 class Endpoints(Protocol):
@@ -459,7 +452,9 @@ class SimulatedPodClient:
         if self._is_closed:
             raise ConnectionAbortedError("this client is closed")
         link = self._link
-        outcome = link.faults.on_pod_call(link.actor, method, endpoint.pod)
+        kind = OccasionKind.POD_CALL
+        occasion = Occasion(kind=kind, actor=link.actor, verb=method, name=endpoint.pod)
+        outcome = link.faults.decide(occasion)
         if outcome.crash is CrashPoint.BEFORE_SEND:
             link.crash()
         await link.stay_alive()
@@ -480,20 +475,20 @@ class SimulatedPodClient:
             await wait_for_ever()
 
     async def _post(
-        self, method: str, endpoint: Endpoint, outcome: PodCallOutcome
+        self, method: str, endpoint: Endpoint, outcome: FaultOutcome
     ) -> tuple[int, bytes]:
         fails = outcome.fails
-        if fails is PodFailure.REFUSED:
+        if fails is Failure.REFUSED:
             raise ConnectionRefusedError("Connect call failed")
-        if fails is PodFailure.RESET_BEFORE:
+        if fails is Failure.RESET_BEFORE:
             raise ConnectionResetError("Connection reset by peer")
-        if fails is PodFailure.LOST:
+        if fails is Failure.LOST:
             await wait_for_ever()
         if fails in _INSTEAD:
             return _INSTEAD[fails], b""
         answer = await self._endpoints.serve(method, endpoint, self._link.actor, outcome.takes)
-        if fails is PodFailure.RESET_AFTER:
+        if fails is Failure.RESET_AFTER:
             raise ConnectionResetError("Connection reset by peer")
-        if fails is PodFailure.SILENT:
+        if fails is Failure.SILENT:
             await wait_for_ever()
-        return (500, b"") if fails is PodFailure.ERROR_AFTER else answer
+        return (500, b"") if fails is Failure.ERROR_AFTER else answer

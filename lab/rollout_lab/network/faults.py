@@ -1,7 +1,7 @@
-"""What may go wrong between a process and the world: the words for it.
+"""What may go wrong between a process and the world, and what becomes of it then.
 
-Says which kinds of trouble there are. Which call or event meets it is decided in `random_faults` or
-`planned_faults`; how it then looks to the process, in `client`, `delayed_watches` and `pod_client`.
+A `Faults` decides on each occasion what becomes of it: of a call, an event of a watch, a list, a
+request to a pod, a review. How that looks to the process is decided in `client` and `link`.
 """
 
 from datetime import timedelta
@@ -15,16 +15,18 @@ NO_TIME: Final = timedelta(0)
 
 @unique
 class Failure(StrEnum):
-    """How a call of the API server fails."""
+    """How something fails."""
+
+    # Calls of the API server.
 
     CONNECT = "connect"
     """No connection: nothing was sent, and the process knows it."""
     THROTTLED = "throttled"
     """The process's own rate limiter would not send it in time: nothing was sent."""
     RESET_BEFORE = "reset_before"
-    """The connection breaks before the request arrives."""
+    """The connection breaks before the request arrives; also of pods and reviews."""
     RESET_AFTER = "reset_after"
-    """It is carried out, and the connection breaks before the answer."""
+    """It is carried out, and the connection breaks before the answer; also of pods."""
     TIMEOUT = "timeout"
     """It is carried out, and no answer comes."""
     LATE = "late"
@@ -34,7 +36,7 @@ class Failure(StrEnum):
     CONFLICT = "conflict"
     """409; this and all that follow are not carried out, if they do not say otherwise."""
     GONE = "gone"
-    """410"""
+    """410; of a watch, an ERROR line in place of the event."""
     TOO_MANY = "too_many"
     """429"""
     TOO_MANY_RETRY = "too_many_retry"
@@ -48,20 +50,13 @@ class Failure(StrEnum):
     GATEWAY_TIMEOUT_COMMITTED = "gateway_timeout_committed"
     """504 of a request that is carried out all the same."""
 
-
-@unique
-class PodFailure(StrEnum):
-    """How an HTTP request to a pod fails."""
+    # Requests to pods.
 
     REFUSED = "refused"
-    RESET_BEFORE = "reset_before"
-    """The connection breaks before the pod has the request."""
-    RESET_AFTER = "reset_after"
-    """The pod has acted, and the connection breaks."""
     SILENT = "silent"
     """The pod has acted, and never answers."""
     LOST = "lost"
-    """The request never arrives, and nothing tells."""
+    """The request never arrives, and nothing tells; also of reviews."""
     REDIRECT = "redirect"
     """307 of something before the pod, which never sees the request."""
     ERROR = "error"
@@ -69,10 +64,20 @@ class PodFailure(StrEnum):
     ERROR_AFTER = "error_after"
     """500, though the pod has acted."""
 
+    # Events of a watch.
+
+    DROP = "drop"
+    """It never comes, on later streams neither, until the process lists again."""
+    DUPLICATE = "duplicate"
+    SPOIL = "spoil"
+    """It comes as an object that cannot be decoded, whatever is between spoils it."""
+    CUT = "cut"
+    """The connection breaks before it."""
+
 
 @unique
 class CrashPoint(Enum):
-    """Where in a call the process dies."""
+    """Where in a call the process dies; before an event or a review there is but one place."""
 
     BEFORE_SEND = 1
     AFTER_COMMIT = 2
@@ -81,135 +86,90 @@ class CrashPoint(Enum):
     """The answer is there, and the process gets no further than its next wait."""
 
 
-class SentCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a process is about to make."""
+@unique
+class OccasionKind(StrEnum):
+    CALL = "call"
+    EVENT = "event"
+    LIST = "list"
+    """A list that an informer gets, which is a call as well."""
+    POD_CALL = "pod_call"
+    REVIEW = "review"
 
-    number: int
-    """Of the calls of this life of the process, from 1."""
+
+class Occasion(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is about to happen to a process, and may go wrong."""
+
+    kind: OccasionKind
     actor: str
-    client: str
+    """The process."""
     verb: str
-    plural: str
-    subresource: str
-    name: str
-    round: int
+    """Of an event its type, of a request to a pod the method, of a review its `Way`."""
+    client: str = ""
+    plural: str = ""
+    subresource: str = ""
+    name: str = ""
+    """Empty for a bookmark."""
+    number: int = 0
+    """Of the calls of this life of the process, from 1; of an event, among those of its plural. A
+    bookmark has the number of the event before it."""
+    round: int = 0
     """How often the process has requested the same by now, from 1: verb, plural, name, all."""
 
     @property
     def is_write(self) -> bool:
-        """Return whether it changes something where it succeeds."""
-        return self.verb not in ("get", "list", "watch", "discover")
+        """Return whether it is a call that changes something where it succeeds."""
+        return self.kind is OccasionKind.CALL and self.verb not in _READS
 
     @property
     def text(self) -> str:
-        target = "/".join(part for part in (self.plural, self.name, self.subresource) if part)
-        return f"call {self.number}: {self.verb} {target}"
+        match self.kind:
+            case OccasionKind.EVENT:
+                return f"event {self.number} of {self.plural}: {self.verb} {self.name}".rstrip()
+            case OccasionKind.POD_CALL:
+                return f"{self.verb} {self.name}"
+            case OccasionKind.REVIEW:
+                return f"{self.verb} of a review"
+            case OccasionKind.CALL | OccasionKind.LIST:
+                path = (self.plural, self.name, self.subresource)
+                return f"call {self.number}: {self.verb} {'/'.join(part for part in path if part)}"
 
 
-class FaultDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a call. The delays come on top of the usual delays."""
+_READS: Final = ("get", "list", "watch", "discover")
+Way = Literal["question", "answer"]
+"""Of a review: from the API server to a process, or back."""
+
+
+class FaultOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of an occasion. The delays come on top of the usual delays."""
 
     waits: timedelta = NO_TIME
     """For a token of the process's own rate limiter; takes nothing off the time of the call."""
     before: timedelta = NO_TIME
-    """On the way to the API server; of a LATE call, after the caller's time is over."""
+    """On the way there; of a LATE call, after the caller's time is over. All events that follow one
+    wait as well."""
+    takes: timedelta = NO_TIME
+    """How long a pod has the request before it acts, whether or not its caller still waits."""
     after: timedelta = NO_TIME
     """On the way back."""
+    freeze: timedelta = NO_TIME
+    """Nothing of this kind of object comes for so long, no end either; then all that is due."""
+    age: timedelta = NO_TIME
+    """How old a list is."""
     fails: Failure | None = None
     crash: CrashPoint | None = None
 
 
-class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of an event of a watch, and of the stream that carries it."""
-
-    delay: timedelta = NO_TIME
-    """How long after the API server had it the process gets it; all that follow wait as well."""
-    drop: bool = False
-    """It never comes, on later streams neither, until the process lists again."""
-    duplicate: bool = False
-    spoil: bool = False
-    """It comes as an object that cannot be decoded, whatever is between spoils it."""
-    freeze: timedelta = NO_TIME
-    """Nothing of this kind of object comes for so long, no end either; then all that is due."""
-    cut: bool = False
-    """The connection breaks before it."""
-    gone: bool = False
-    """Instead of it comes an ERROR line with code 410."""
-    crash: bool = False
-    """The process dies before it."""
-
-
-class PodCallOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a request to a pod. The delays come on top of the usual delays."""
-
-    before: timedelta = NO_TIME
-    takes: timedelta = NO_TIME
-    """How long the pod has the request before it acts, whether or not its caller still waits."""
-    after: timedelta = NO_TIME
-    fails: PodFailure | None = None
-    crash: CrashPoint | None = None
-
-
-class ReviewOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a question of admission on its way to a process, or of the answer."""
-
-    delay: timedelta = NO_TIME
-    """On top of the usual delay."""
-    reset: bool = False
-    """The connection breaks."""
-    lost: bool = False
-    """It never arrives, and nothing tells."""
-    crash: bool = False
-    """The process dies at this moment."""
-
-
-Way = Literal["question", "answer"]
+AS_USUAL: Final = FaultOutcome()
 
 
 class Faults(Protocol):
-    """Decides what goes wrong, once for each call, event, review and pod request."""
+    """Decides what goes wrong, once on each occasion; an event that is sent again is none."""
 
-    def on_call(self, sent_call: SentCall) -> FaultDecision: ...
-
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        """Return what becomes of an event that the API server sends for the first time.
-
-        `number` is that among the events of this plural in this life of the process, from 1. A
-        bookmark has no name, and the number of the event before it.
-        """
-        ...
-
-    def on_list(self, sent_call: SentCall) -> timedelta:
-        """Return how old the list is that an informer gets; zero for the newest state."""
-        ...
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome: ...
-
-    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        """Return what becomes of a question of admission to a process, or of its answer."""
-        ...
-
-
-OUTCOME: Final = FaultDecision()
-EVENT_OUTCOME: Final = EventOutcome()
-POD_CALL_OUTCOME: Final = PodCallOutcome()
-REVIEW_OUTCOME: Final = ReviewOutcome()
+    def decide(self, occasion: Occasion) -> FaultOutcome: ...
 
 
 class NoFaults:
     """Nothing goes wrong."""
 
-    def on_call(self, sent_call: SentCall) -> FaultDecision:
-        return OUTCOME
-
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        return EVENT_OUTCOME
-
-    def on_list(self, sent_call: SentCall) -> timedelta:
-        return NO_TIME
-
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
-        return POD_CALL_OUTCOME
-
-    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
-        return REVIEW_OUTCOME
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        return AS_USUAL

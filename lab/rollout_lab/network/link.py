@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from rollout_lab.apiserver.store import Stream, StreamEvent
 from rollout_lab.model.fields import metadata_of, name_of
 from rollout_lab.model.request import NotModelled
-from rollout_lab.network.faults import EVENT_OUTCOME, EventOutcome, Faults, SentCall, Way
+from rollout_lab.network.faults import (
+    AS_USUAL,
+    Failure,
+    FaultOutcome,
+    Faults,
+    Occasion,
+    OccasionKind,
+    Way,
+)
 from rollout_operator.aio.clock import LoopClock, ServerClock
 from rollout_operator.kube.api import Call, JsonObject
 
@@ -128,12 +136,13 @@ class Link:
             return False
         return not self.is_dead or self.rng.random() < ARRIVES_AFTER_DEATH
 
-    def number_call(self, call: Call, client: str) -> SentCall:
+    def number_call(self, call: Call, client: str) -> Occasion:
         """Count a call that is about to be made, and return it as faults know it."""
         self._calls += 1
         key = (call.verb, call.resource.plural, call.subresource, call.name)
         self._rounds[key] += 1
-        return SentCall(
+        return Occasion(
+            kind=OccasionKind.CALL,
             number=self._calls,
             actor=self.actor,
             client=client,
@@ -177,15 +186,16 @@ class Link:
             del self._flights[task]
 
     async def _carry(self, way: Way) -> None:
-        outcome = self.faults.on_review(self.actor, way)
-        await asyncio.sleep(self.latency() + outcome.delay.total_seconds())
+        occasion = Occasion(kind=OccasionKind.REVIEW, actor=self.actor, verb=way)
+        outcome = self.faults.decide(occasion)
+        await asyncio.sleep(self.latency() + outcome.before.total_seconds())
         if outcome.crash:
             self.crash()
         if self.is_dead:
             raise ConnectionRefusedError(f"{self.actor} has gone")
-        if outcome.reset:
+        if outcome.fails is Failure.RESET_BEFORE:
             raise ConnectionResetError(f"the connection to {self.actor} broke")
-        if outcome.lost or self._is_cut:
+        if outcome.fails is Failure.LOST or self._is_cut:
             await wait_for_ever()
 
     def _notify(self) -> None:
@@ -215,7 +225,7 @@ class _Delivery(msgspec.Struct, frozen=True):
 
     due: float
     event: StreamEvent
-    outcome: EventOutcome = EVENT_OUTCOME
+    outcome: FaultOutcome = AS_USUAL
 
 
 class Silent(Exception):
@@ -256,21 +266,28 @@ class DelayedWatch:
         if known is not None:
             return [_Delivery(max(known.due, now + self.link.latency()), event)]
         outcome = self._choose_outcome(event)
-        due = now + self.link.latency() + outcome.delay.total_seconds()
+        due = now + self.link.latency() + outcome.before.total_seconds()
         if outcome.freeze:
             self.frozen_until = max(self.frozen_until, now + outcome.freeze.total_seconds())
         if event.type != "BOOKMARK":
-            self._sights[event.revision] = _Sight(due, outcome.drop)
-        if outcome.drop:
+            self._sights[event.revision] = _Sight(due, outcome.fails is Failure.DROP)
+        if outcome.fails is Failure.DROP:
             return []
         lines = [_Delivery(due, event, outcome)]
-        return [*lines, _Delivery(due, event)] if outcome.duplicate else lines
+        is_twice = outcome.fails is Failure.DUPLICATE
+        return [*lines, _Delivery(due, event)] if is_twice else lines
 
-    def _choose_outcome(self, event: StreamEvent) -> EventOutcome:
+    def _choose_outcome(self, event: StreamEvent) -> FaultOutcome:
         link = self.link
-        number = link.number_event(self._plural, event.type)
-        return link.faults.on_event(
-            link.actor, self._plural, event.type, name_of(event.object), number
+        return link.faults.decide(
+            Occasion(
+                kind=OccasionKind.EVENT,
+                actor=link.actor,
+                verb=event.type,
+                plural=self._plural,
+                name=name_of(event.object),
+                number=link.number_event(self._plural, event.type),
+            )
         )
 
     def open(self, stream: Stream) -> "Delivery":
@@ -351,11 +368,14 @@ class Delivery:
         if line.outcome.crash:
             self._watch.link.crash()
             await wait_for_ever()
-        if line.outcome.cut:
-            raise ConnectionResetError("Connection reset by peer")
-        if line.outcome.gone:
-            raise Expired
-        return _spoil(line.event) if line.outcome.spoil else line.event
+        match line.outcome.fails:
+            case Failure.CUT:
+                raise ConnectionResetError("Connection reset by peer")
+            case Failure.GONE:
+                raise Expired
+            case Failure.SPOIL:
+                return _spoil(line.event)
+        return line.event
 
     async def _wait(self, until: float) -> None:
         self._news.clear()

@@ -16,13 +16,12 @@ import yaml
 from rollout_lab.model.fields import is_terminating, name_of
 from rollout_lab.model.history import Called, Commit
 from rollout_lab.network.faults import (
-    EVENT_OUTCOME,
-    OUTCOME,
-    EventOutcome,
+    AS_USUAL,
     Failure,
-    FaultDecision,
+    FaultOutcome,
     NoFaults,
-    SentCall,
+    Occasion,
+    OccasionKind,
 )
 from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
@@ -70,14 +69,13 @@ class Trouble(NoFaults):
     hidden = ""
     contests = False
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
-        is_hidden = bool(self.hidden) and name.startswith(self.hidden)
-        return EventOutcome(drop=True) if is_hidden else EVENT_OUTCOME
-
-    def on_call(self, sent_call: SentCall) -> FaultDecision:
-        is_status = (sent_call.plural, sent_call.verb) == (MULTI_AZ_ROLLOUTS.plural, "patch")
-        is_refused = self.contests and is_status and sent_call.round % 2 == 1
-        return FaultDecision(fails=Failure.CONFLICT) if is_refused else OUTCOME
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        name, path = occasion.name, (occasion.plural, occasion.verb)
+        if occasion.kind is OccasionKind.EVENT and self.hidden and name.startswith(self.hidden):
+            return FaultOutcome(fails=Failure.DROP)
+        is_status = path == (MULTI_AZ_ROLLOUTS.plural, "patch")
+        is_refused = self.contests and is_status and occasion.round % 2 == 1
+        return FaultOutcome(fails=Failure.CONFLICT) if is_refused else AS_USUAL
 
 
 class PolicyStage(Steps):

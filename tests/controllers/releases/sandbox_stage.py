@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
+from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome, NoFaults, Occasion
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.zones import ZoneSpec, statefulset
 
@@ -54,9 +54,9 @@ class Limits(NoFaults):
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], int] = {}
 
-    def on_call(self, sent_call: SentCall) -> FaultDecision:
-        is_held = sent_call.round <= self.held.get((sent_call.verb, sent_call.plural), 0)
-        return FaultDecision(fails=Failure.THROTTLED) if is_held else OUTCOME
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        most = self.held.get((occasion.verb, occasion.plural), 0)
+        return FaultOutcome(fails=Failure.THROTTLED) if 0 < occasion.round <= most else AS_USUAL
 
 
 class SandboxStage(stories.Steps):

@@ -20,7 +20,7 @@ from rollout_lab.apiserver.store import Stream
 from rollout_lab.model.history import History
 from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
 from rollout_lab.network.client import SimulatedClient
-from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
+from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome, Occasion, OccasionKind
 from rollout_lab.network.link import Link
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.schemas.metadata import NoPage
@@ -39,7 +39,7 @@ NAMESPACE: Final = "default"
 GROUP: Final = REPLICA_TEMPLATES.group
 
 
-class Trouble(NoFaults):
+class Trouble:
     """Calls whose text ends like this fail like that: `get replicatemplates/demo/scale`."""
 
     def __init__(self) -> None:
@@ -48,13 +48,15 @@ class Trouble(NoFaults):
         """How long the answers to all calls are on their way."""
         self.requested: list[tuple[float, str]] = []
 
-    def on_call(self, sent: SentCall) -> FaultDecision:
+    def decide(self, sent: Occasion) -> FaultOutcome:
+        if sent.kind is not OccasionKind.CALL:
+            return AS_USUAL
         call = sent.text.partition(": ")[2].rstrip()
         self.requested.append((elapsed().total_seconds(), call))
         failure = self.fails.get(call) or self.fails.get(sent.verb)
         if failure is None and not self.answers_after:
-            return OUTCOME
-        return FaultDecision(fails=failure, after=self.answers_after)
+            return AS_USUAL
+        return FaultOutcome(fails=failure, after=self.answers_after)
 
 
 class Server(SimulatedApi):
