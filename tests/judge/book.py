@@ -13,7 +13,7 @@ import msgspec
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Called, Commit, Fault, History, Lived, PodCalled, Reviewed
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_lab.trace.releases import is_of_releases
+from rollout_lab.trace.lines import is_of_releases
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,

@@ -22,11 +22,18 @@ from rollout_lab.demo.flags import (
     read_settings,
     render_demo_usage,
 )
-from rollout_lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_lab.demo.objects import NAMESPACE
-from rollout_lab.demo.record import Film
-from rollout_lab.demo.screen import Screen, choose_screen
-from rollout_lab.demo.stage import DemoRun, TakenOver, open_stage
+from rollout_lab.demo.screen import Film, Screen, choose_screen
+from rollout_lab.demo.stage import (
+    NEXT,
+    QUIT,
+    Controls,
+    DemoRun,
+    TakenOver,
+    open_stage,
+    reading_keys,
+    set_loop_pace,
+)
 from rollout_lab.demo.stories import MEANINGS, SCENARIOS, improvise, until_done
 from rollout_lab.end import end_by_signal
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop

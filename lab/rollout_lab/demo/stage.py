@@ -1,8 +1,17 @@
-"""One story on a simulated world in real time: how it begins, acts, waits, and what is shown."""
+"""One story on a simulated world in real time: how it begins, acts, waits, and what is shown.
 
+Beside it the keys: pace, steps and help take effect at once, also while time stands; what a person
+does in the world waits in a line for the story. And the totals of a story, from its history.
+"""
+
+import asyncio
+import os
+import sys
+import termios
+import tty
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -10,8 +19,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from rollout_lab.controllers.members import ordinals_of
 from rollout_lab.demo.flags import DemoSettings
-from rollout_lab.demo.keys import Controls, set_loop_pace
 from rollout_lab.demo.objects import (
     FIRST,
     NAMESPACE,
@@ -21,18 +30,19 @@ from rollout_lab.demo.objects import (
     create_webhook,
     create_zone,
     follow,
+    is_operator,
     set_up_nodes,
 )
 from rollout_lab.demo.screen import Picture, Screen
-from rollout_lab.demo.totals import Totals, add_up, draw_totals
 from rollout_lab.flux import FluxTimes
-from rollout_lab.model.fields import is_terminating, name_of, number
-from rollout_lab.model.history import Record
+from rollout_lab.model.fields import controller_of, is_terminating, name_of, number, text
+from rollout_lab.model.history import Called, Commit, PodCalled, Record
 from rollout_lab.model.request import ApiRequest
 from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.trace.lines import Storyteller, TraceLine, is_ready, is_whole
 from rollout_lab.trace.trace import render_tail
+from rollout_lab.virtual_loop.paced import PacedLoop
 from rollout_lab.world import EPOCH, Sandbox
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.render import BLANK, Line, Style
@@ -40,6 +50,221 @@ from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.description import Description
 from rollout_operator.model.names import OperatorError
 from rollout_operator.planning.wording import count
+
+NEXT: Final = "n"
+QUIT: Final = "q"
+_STEP: Final = ("\x1b[C", ".")
+# The interrupt is a key like others here: `make` would call a signal an error.
+_QUITS: Final = (QUIT, "\x03", "\x04")
+_FASTEST: Final = 16.0
+_SLOWEST: Final = 0.125
+SHORT: Final = ("space pause", "→ step", "+ - speed", "n next", "? do it yourself", "q quit")
+
+
+class Controls(msgspec.Struct):
+    set_pace: Callable[[float], None]
+    acts: Mapping[str, str]
+    """The keys by which a person acts in the world, and what each means."""
+    speed: float = 1.0
+    is_paused: bool = False
+    is_help: bool = False
+    on_press: Callable[[], None] = lambda: None
+    """Shows the answer to a key also while time stands."""
+    _commands: deque[str] = msgspec.field(default_factory=deque)
+    _is_stepping: bool = False
+    _before: object = None
+    """What was to be seen when a step began, or at the last look; None for nothing yet."""
+
+    @property
+    def pace(self) -> float:
+        """Return how fast time goes."""
+        return 0.0 if self.is_paused else self.speed
+
+    def list_keys(self) -> tuple[str, ...]:
+        """Return what can be pressed, in short or with all that a reader can do."""
+        acts = tuple(f"{key}   {text}" for key, text in self.acts.items())
+        return (*acts, "?   back to the short list") if self.is_help else SHORT
+
+    @property
+    def has_command(self) -> bool:
+        """Return whether the reader wants something else than the story."""
+        return bool(self._commands)
+
+    def take(self) -> Iterator[str]:
+        """Yield what was requested since, each once."""
+        while self._commands:
+            yield self._commands.popleft()
+
+    def press(self, key: str) -> None:
+        """Take a key."""
+        if key == "?":
+            self.is_help = not self.is_help
+        elif key == " ":
+            self.is_paused = not self.is_paused
+        elif key in _STEP:
+            self._is_stepping, self._before, self.is_paused = True, None, False
+        elif key in "+=":
+            self.speed = min(self.speed * 2, _FASTEST)
+        elif key == "-":
+            self.speed = max(self.speed / 2, _SLOWEST)
+        elif key in _QUITS or key == NEXT or key in self.acts:
+            self._commands.append(QUIT if key in _QUITS else key)
+            self.is_paused = self.is_help = False
+        self.set_pace(self.pace)
+        self.on_press()
+
+    def end_step(self, seen: object) -> None:
+        """Let time stand again as soon as a step has shown something new."""
+        if self._is_stepping and self._before not in (None, seen):
+            self._is_stepping, self.is_paused = False, True
+            self.set_pace(0.0)
+        self._before = seen
+
+
+def split_keys(text: str) -> Iterator[str]:
+    """Yield the keys of what a terminal sent; an arrow is a single key."""
+    while text:
+        size = 3 if text.startswith("\x1b[") else 1
+        yield text[:size]
+        text = text[size:]
+
+
+@contextmanager
+def reading_keys(controls: Controls) -> Iterator[None]:
+    """Read keys from the terminal as they are pressed, without an echo, and leave it as it was."""
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    attributes = termios.tcgetattr(terminal)
+    attributes[tty.LFLAG] &= ~(termios.ICANON | termios.ECHO | termios.ISIG)
+    termios.tcsetattr(terminal, termios.TCSADRAIN, attributes)
+
+    def read() -> None:
+        # A terminal that is gone reads as its end for ever.
+        for key in split_keys(os.read(terminal, 64).decode(errors="replace") or QUIT):
+            controls.press(key)
+
+    loop.add_reader(terminal, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def set_loop_pace(pace: float) -> None:
+    """Have the running loop's time go so fast; a loop that is not paced keeps its own."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, PacedLoop):
+        loop.pace = pace
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """The figures of one story, from `begin` on."""
+
+    begin: timedelta
+    limit: int
+    """How many pods of a zone may be unavailable."""
+    took: timedelta = timedelta(0)
+    """Until the last replaced pod was ready."""
+    replaced: int = 0
+    deletes: int = 0
+    """By the operator: a pod that never came up is deleted once more."""
+    zones_taken: int = 0
+    """The most zones of which the operator had pods down at the same time."""
+    pods_down: int = 0
+    """The most pods that one zone missed at the same time, whoever is to blame."""
+    evicted: int = 0
+    called: set[str] = set()
+    """Pods that were called to prepare for their end."""
+    refusals: list[str] = []
+    """What the API server said to the requests of people that it turned away."""
+    _wanted: dict[str, tuple[str, ...]] = {}
+    """The places of each zone."""
+    _ready: set[str] = set()
+    _taken: dict[str, str] = {}
+    """The zone of each pod that the operator deleted and that is not back yet."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether pods of two zones were never taken at the same time."""
+        return self.zones_taken <= 1
+
+    def take(self, record: Record) -> None:
+        """Move on by one record; those of most kinds change no figure."""
+        match record:
+            case Commit():
+                self._move(record)
+            case _ if record.at < self.begin:
+                pass
+            case Called(status=status) if record.actor == PERSON and status >= 400:
+                self.refusals.append(record.message)
+            case Called() if record.actor == PERSON:
+                self.evicted += record.request.subresource == "eviction"
+            case PodCalled(method="POST"):
+                self.called.add(record.uid)
+
+    def _move(self, record: Commit) -> None:
+        if record.resource == STATEFULSETS:
+            ordinals = ordinals_of(record.after) if record.after else ()
+            self._wanted[record.name] = tuple(f"{record.name}-{number}" for number in ordinals)
+        elif record.resource == PODS:
+            self._move_pod(record)
+        if record.at >= self.begin:
+            down = (sum(pod not in self._ready for pod in pods) for pods in self._wanted.values())
+            self.pods_down = max(self.pods_down, *down, 0)
+            self.zones_taken = max(self.zones_taken, len({*self._taken.values()}))
+
+    def _move_pod(self, record: Commit) -> None:
+        before, after, is_late = record.before, record.after, record.at >= self.begin
+        is_going = after is None or is_terminating(after)
+        if before is not None and is_going and is_operator(record.actor) and is_late:
+            self.deletes += not is_terminating(before)
+            self._taken.setdefault(record.name, text(controller_of(before), "name"))
+        if after is None or is_going or not is_ready(after):
+            self._ready.discard(record.name)
+            return
+        self._ready.add(record.name)
+        if self._taken.pop(record.name, ""):
+            self.replaced += 1
+            self.took = record.at - self.begin
+
+
+def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
+    """Return the figures of what has happened since `begin`."""
+    totals = Totals(begin=begin, limit=limit)
+    for record in records:
+        totals.take(record)
+    return totals
+
+
+def draw_totals(totals: Totals) -> Iterator[Line]:
+    """Yield the figures as sentences, a line each."""
+    if totals.replaced:
+        pods = count(totals.replaced, "pod")
+        if totals.deletes > totals.replaced:
+            pods = f"{pods} ({count(totals.deletes, 'delete')})"
+        took = f"{pods} replaced in {totals.took.total_seconds():.1f} s"
+        down = f"; at most {count(totals.pods_down, 'pod')} of a zone down at a time"
+        yield ((took, Style.BOLD), (f"{down} ({totals.limit} allowed)", Style.PLAIN))
+        if totals.is_kept:
+            yield (("the operator never took pods of two zones at a time", Style.GREEN),)
+        else:
+            taken = f"the operator took pods of {totals.zones_taken} zones at a time"
+            yield ((taken, Style.RED),)
+    rest = (
+        (totals.evicted, "pod", "evicted"),
+        (len(totals.called), "pod", "called to prepare"),
+        (len(totals.refusals), "request", "refused"),
+    )
+    for many, noun, what in rest:
+        if many:
+            yield ((f"{count(many, noun)} {what}", Style.BOLD),)
+    # What is requested again every other second is refused in much the same words.
+    for refusal in totals.refusals[:1]:
+        yield ((refusal, Style.PLAIN),)
+    if not totals.replaced and not any(many for many, _, _ in rest):
+        yield (("nothing was replaced", Style.BOLD),)
+
 
 # Between two looks at the world.
 TICK: Final = timedelta(milliseconds=100)

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_lab.demo.flags import DemoSettings
-from rollout_lab.demo.keys import NEXT, QUIT
 from rollout_lab.demo.objects import (
     APART,
     DELAY,
@@ -30,7 +29,7 @@ from rollout_lab.demo.objects import (
     pause,
     scale,
 )
-from rollout_lab.demo.stage import DemoRun, Story
+from rollout_lab.demo.stage import NEXT, QUIT, DemoRun, Story
 from rollout_lab.drains import Draining
 from rollout_lab.flux import label_owner
 from rollout_lab.model.fields import child, children, condition_of, name_of, number, text

@@ -22,7 +22,6 @@ from rollout_lab.end import forget_output
 from rollout_lab.model.history import Commit, Record
 from rollout_lab.simulate.changes import check_names
 from rollout_lab.simulate.copies import ObjectsCopy, copy_namespace
-from rollout_lab.simulate.document import render_json
 from rollout_lab.simulate.dump import choose_objects
 from rollout_lab.simulate.figures import add_up
 from rollout_lab.simulate.flags import (
@@ -35,7 +34,7 @@ from rollout_lab.simulate.flags import (
 )
 from rollout_lab.simulate.objects import fill_in
 from rollout_lab.simulate.policies import is_policy, put_policies
-from rollout_lab.simulate.report import SimulationRun, render_comparison, render_text
+from rollout_lab.simulate.report import SimulationRun, render_comparison, render_json, render_text
 from rollout_lab.simulate.times import choose_times
 from rollout_lab.simulate.world import RunLimits, play
 from rollout_lab.trace.trace import WIDTH

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from rollout_lab.controllers.members import ordinals_of
 from rollout_lab.model.fields import child, children, number, text
 from rollout_lab.model.history import Called, Commit, Record
-from rollout_lab.simulate.people import PERSON
 from rollout_lab.simulate.policies import FoundPolicy, find_policy
-from rollout_lab.simulate.world import OPERATOR, RESTORER
+from rollout_lab.simulate.world import OPERATOR, PERSON, RESTORER
 from rollout_lab.trace.lines import EVICTION
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset

@@ -1,7 +1,7 @@
 """What the status of a native budget says, as the disruption controller counts it."""
 
 import pytest
-from rollout_lab.controllers.disruptions import next_budget_status
+from rollout_lab.drains import next_budget_status
 
 from rollout_operator.kube.api import JsonObject
 

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from rollout_lab.demo.command import play
 from rollout_lab.demo.flags import DemoSettings, read_settings
-from rollout_lab.demo.keys import Controls
 from rollout_lab.demo.objects import OPERATOR, PERSON
 from rollout_lab.demo.screen import Picture, Screen
+from rollout_lab.demo.stage import Controls, add_up, draw_totals
 from rollout_lab.demo.stories import MEANINGS
-from rollout_lab.demo.totals import add_up, draw_totals
 from rollout_lab.model.history import Called, Commit, PodCalled, Record
 from rollout_lab.model.request import ApiRequest
 

@@ -1,7 +1,7 @@
 """What keys request: a pace, a step, help, and things to be done in turn."""
 
 import pytest
-from rollout_lab.demo.keys import SHORT, Controls, split_keys
+from rollout_lab.demo.stage import SHORT, Controls, split_keys
 
 ACTS = {"k": "kill a pod"}
 

@@ -9,9 +9,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from rollout_lab.demo.flags import Color
-from rollout_lab.demo.keys import Controls
 from rollout_lab.demo.screen import Live, Picture, Plain, choose_screen, draw_picture, open_pipe
-from rollout_lab.demo.stage import open_stage
+from rollout_lab.demo.stage import Controls, open_stage
 from rollout_lab.demo.stories import MEANINGS, SCENARIOS
 from rollout_lab.trace.lines import TraceLine
 

@@ -1,6 +1,6 @@
 """The schema of a simulation as JSON, as it stands in the documents."""
 
-from rollout_lab.simulate.document import SIMULATION_SCHEMA, SimulationDocument
+from rollout_lab.simulate.report import SIMULATION_SCHEMA, SimulationDocument
 
 from rollout_operator.web.admin import render_schema_of
 

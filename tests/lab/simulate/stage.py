@@ -27,7 +27,6 @@ from rollout_lab.model.request import ApiRequest
 from rollout_lab.nodes.pods import node, node_of
 from rollout_lab.schemas.patches import merge
 from rollout_lab.simulate.command import simulate
-from rollout_lab.simulate.document import render_json
 from rollout_lab.simulate.dump import choose_objects
 from rollout_lab.simulate.figures import Figures, add_up
 from rollout_lab.simulate.flags import read_settings
@@ -36,6 +35,7 @@ from rollout_lab.simulate.report import (
     SimulationRun,
     list_ends,
     render_comparison,
+    render_json,
     render_text,
     show_span,
 )

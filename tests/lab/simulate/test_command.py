@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rollout_lab.model.history import Commit
 from rollout_lab.simulate.command import SimulationProgress
-from rollout_lab.simulate.document import SimulationDocument
+from rollout_lab.simulate.report import SimulationDocument
 
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import PODS

@@ -12,7 +12,7 @@ from rollout_lab.model.history import Called, History, Said
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.nodes.pods import LONE_NODE
 from rollout_lab.schemas.kinds import BUDGETS
-from rollout_lab.simulate.people import drop_repeats
+from rollout_lab.simulate.world import drop_repeats
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
 
