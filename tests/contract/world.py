@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
 
 from rollout_operator.kube.api import JsonObject, Resource
@@ -167,7 +168,8 @@ class World:
             kind = type(error).__name__
             self.record(what, error=kind, text=str(error), status=error.status, reason=error.reason)
         else:
-            self.record(what, result=type(result).__name__)
+            shown = msgspec.json.decode(result) if isinstance(result, bytes) else result
+            self.record(what, result=shown)
 
     def _request(
         self,

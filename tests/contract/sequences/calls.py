@@ -2,67 +2,22 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from rollout_lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     PODS,
-    SECRETS,
     VALIDATING_WEBHOOKS,
     JsonObject,
     Resource,
 )
-from tests.contract.bodies import (
-    OTHER_UID,
-    config_map,
-    delete_options,
-    eviction,
-    is_going,
-    owner,
-    pod,
-    secret,
-    tree,
-    uid_of,
-    version_of,
-)
+from tests.contract.bodies import config_map, delete_options, eviction, is_going, owner, pod, tree
 from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence
 from tests.contract.sides import CONFIG_MAPS, NAMESPACES, REVISIONS, Hook, Verdict
 from tests.contract.world import World
-
-
-@sequence("creates")
-async def what_a_body_may_say(world: World) -> None:
-    """The own namespace, no kind, unknown fields, and fields that the server sets."""
-    await world.create(CONFIG_MAPS, config_map("a", namespace=world.namespace))
-    await world.create(CONFIG_MAPS, {"metadata": {"name": "b"}, "data": {"key": "value"}})
-    body = config_map("c")
-    body["nonsense"] = {"b": 1}
-    await world.create(CONFIG_MAPS, body)
-    await world.get(CONFIG_MAPS, "c")
-    uid = OTHER_UID
-    made = await world.create(
-        CONFIG_MAPS,
-        config_map(
-            "d",
-            uid=uid,
-            creationTimestamp="2001-01-01T00:00:00Z",
-            deletionTimestamp="2001-01-01T00:00:00Z",
-            deletionGracePeriodSeconds=7,
-            generation=9,
-        ),
-    )
-    world.record("the uid", is_another=uid_of(made) != uid)
-
-
-@sequence("creates")
-async def versions_rise_with_each_create(world: World) -> None:
-    first = await world.create(CONFIG_MAPS, config_map("b"))
-    second = await world.create(SECRETS, secret("a"))
-    third = await world.create(CONFIG_MAPS, config_map("a"))
-    versions = [int(version_of(each)) for each in (first, second, third)]
-    world.record("the versions", rise=versions == sorted(set(versions)))
 
 
 @sequence("creates")
@@ -75,16 +30,6 @@ async def namespaces(world: World) -> None:
         await world.create(CONFIG_MAPS, config_map("a"))
         await world.get(CONFIG_MAPS, "a")
         await world.list(CONFIG_MAPS)
-
-
-@sequence("deletes")
-async def a_deleted_object_is_gone_and_its_name_is_free(world: World) -> None:
-    old = await world.make(CONFIG_MAPS, config_map("a"))
-    await world.delete(CONFIG_MAPS, "a")
-    await world.get(CONFIG_MAPS, "a")
-    await world.delete(CONFIG_MAPS, "a")
-    new = await world.create(CONFIG_MAPS, config_map("a"))
-    world.record("uids", differ=uid_of(old) != uid_of(new))
 
 
 @sequence("forms")
@@ -248,22 +193,6 @@ async def three_conflicts_during_a_patch(world: World) -> None:
 
 
 @sequence("conflicts")
-async def created_by_another_during_a_create(world: World) -> None:
-    requested = [0]
-
-    async def decide(_review: JsonObject) -> Verdict:
-        requested[0] += 1
-        if requested[0] == 1:
-            with world.quietly():
-                await world.create(CONFIG_MAPS, config_map("a", data={"key": "inner"}))
-        return {"allowed": True}
-
-    await world.register("Validating", Hook(name="one", decide=decide, operations=("CREATE",)))
-    await world.create(CONFIG_MAPS, config_map("a"))
-    await world.get(CONFIG_MAPS, "a")
-
-
-@sequence("conflicts")
 async def a_hook_that_writes_the_object_each_time(world: World) -> None:
     """A hook that changes what is under admission is called again and again; this one stops."""
     await world.make(CONFIG_MAPS, config_map("a"))
@@ -323,3 +252,36 @@ async def a_test_of_a_text_compares_it_as_it_is_written(world: World) -> None:
         held: JsonObject = {"op": "test", "path": "/metadata/annotations", "value": both}
         await world.patch(CONFIG_MAPS, "a", [held, {"op": "remove", "path": path}], JSON_PATCH)
         await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"text": None}}})
+
+
+@sequence("replicatemplates")
+async def a_group_is_discovered(world: World) -> None:
+    for group in (REPLICA_TEMPLATES.group, "apps", "", "policy"):
+        versions = await world.clients.fetch_group(group)
+        world.record(f"versions of {group!r}", preferred=versions[0])
+
+
+@sequence("replicatemplates")
+async def groups_that_are_not_served(world: World) -> None:
+    clients = world.clients
+    await world.attempt("a group", clients.fetch_group("nothings.example.org"))
+    await world.attempt("its kinds", clients.fetch_resources("nothings.example.org", "v1"))
+    await world.attempt("another version", clients.fetch_resources(REPLICA_TEMPLATES.group, "v2"))
+    await world.attempt("another version", clients.fetch_resources("", "v2"))
+    await world.attempt("another version", clients.fetch_resources("apps", "v2"))
+
+
+@sequence("replicatemplates")
+async def kinds_are_discovered(world: World) -> None:
+    """Of the built-in groups only what the sandbox models: the real server has more."""
+    for group, kinds in (
+        (REPLICA_TEMPLATES.group, ("ReplicaTemplate", "ZoneAwarePodDisruptionBudget")),
+        ("apps", ("StatefulSet", "ControllerRevision")),
+        ("", ("Pod", "ConfigMap", "Secret", "Namespace", "Node")),
+    ):
+        served = await world.clients.fetch_resources(group, "v1")
+        for one in sorted(served, key=lambda one: one.resource.plural):
+            if one.resource.kind in kinds:
+                below = one.subresources & {"scale", "status", "eviction"}
+                shown = msgspec.to_builtins(one.resource)
+                world.record("kind", **shown, has=sorted(below))

@@ -13,12 +13,14 @@ A call is a verb of `World`, kind, target, body and query; `~` sends it unrecord
 object is what it has more than the shortest of its kind, or with `= $x` than what was answered to
 `x`; null removes a field, NULL says null, and `spec.replicas` is a path. In topics named
 `controllers_...` commands are methods of `ControllerRig`: `rest` says also how it came to be,
-`found` only what is there. `//` begins a remark.
+`found` only what is there. `client` before a call has it done by the operator's own client, or the
+lab's. `//` begins a remark.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,9 +39,11 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     ZONE_BUDGETS,
     JsonObject,
+    Precondition,
     Resource,
 )
 from rollout_operator.model.decode.objects import decode_field_writers
+from rollout_operator.model.names import Uid
 from tests.contract import bodies
 from tests.contract.bodies import OTHER_UID, tree
 from tests.contract.controllers_rig import ControllerRig, staged
@@ -69,7 +73,7 @@ CONTENT_TYPES: Final = {
 FORGET: Final = "forget"
 OF_CONTROLLERS: Final = "controllers_"
 _CALL: Final = re.compile(
-    r"(?:(?P<name>\w) = )?(?P<quiet>~?)(?P<verb>\w+)(?: (?P<kind>\w+))?"
+    r"(?:(?P<name>\w) = )?(?P<quiet>~?)(?P<client>client )?(?P<verb>\w+)(?: (?P<kind>\w+))?"
     r"(?: (?P<target>[^\s{\[?=]+))?(?: = \$(?P<base>\w))?(?: (?P<body>[{\[].*?[}\]]))?"
     r"(?P<query>(?: \?[^?]+)*)"
 )
@@ -152,6 +156,9 @@ class _Teller:
     async def act(self, command: str) -> None:
         found = _CALL.fullmatch(command)
         assert found is not None, command
+        if found["client"]:
+            await self._do_as_operator(found)
+            return
         if found["quiet"]:
             with self._world.quietly():
                 answer = await self._do(found)
@@ -160,14 +167,61 @@ class _Teller:
         if found["name"]:
             self._answers[found["name"]] = tree(answer)
 
-    async def _do(self, found: re.Match[str]) -> Json:
-        world, verb, target = self._world, found["verb"], found["target"] or ""
+    def _read(self, found: re.Match[str]) -> tuple[Json, dict[str, str]]:
+        """Return the body and the query of a call."""
         query = {
             key: self._fill(value)
             for key, _, value in (one.partition("=") for one in found["query"].split(" ?")[1:])
         }
-        resource, base = KINDS.get(found["kind"], (CONFIG_MAPS, None))
         body = self._fill(_spread(yaml.safe_load(found["body"]))) if found["body"] else None
+        return body, query
+
+    async def _do_as_operator(self, found: re.Match[str]) -> None:
+        """Do what a process of the operator does, and record the result or the error."""
+        clients, verb = self._world.clients, found["verb"]
+        resource, base = KINDS.get(found["kind"], (CONFIG_MAPS, None))
+        name, _, subresource = (found["target"] or "").partition("/")
+        where = (resource, self._world.namespace)
+        body, query = self._read(found)
+        call: Awaitable[object]
+        match verb:
+            case "fetch":
+                call = clients.fetch(*where, name, subresource)
+            case "page":
+                call = self._fetch_page(where, query.get("token", ""), found["name"])
+            case "patch":
+                call = clients.patch(*where, name, body, subresource)
+            case "delete":
+                wanted = Precondition(uid=Uid(body["uid"]), resource_version=body["version"])
+                call = clients.delete(*where, name, precondition=wanted)
+            case "watch":
+                call = self._list_types(where, query["version"])
+            case "create":
+                call = clients.create(*where, self._complete(base, name, found["base"], body or {}))
+            case _:
+                write = {"replace": clients.replace, "replace_status": clients.replace_status}[verb]
+                whole = self._complete(base, name, found["base"], body or {})
+                call = write(*where, name, whole)
+        await self._world.attempt(f"client {verb} {found['target'] or ''}".rstrip(), call)
+
+    async def _fetch_page(self, where: tuple[Resource, str], token: str, name: str) -> object:
+        page = await self._world.clients.fetch_page(*where, limit=2, token=token)
+        self._answers[name] = {"metadata": {"continue": page.next_token}}
+        return {"items": len(page.items), "is last": not page.next_token}
+
+    async def _list_types(self, where: tuple[Resource, str], version: str) -> object:
+        """Return what a watch from a version on brings within a second, but for bookmarks."""
+        second = timedelta(seconds=1)
+        async with self._world.clients.watch(
+            *where, resource_version=version, lasts=second
+        ) as events:
+            types = [event.type async for event in events]
+        return [kind for kind in types if kind != "BOOKMARK"]
+
+    async def _do(self, found: re.Match[str]) -> Json:
+        world, verb, target = self._world, found["verb"], found["target"] or ""
+        resource, base = KINDS.get(found["kind"], (CONFIG_MAPS, None))
+        body, query = self._read(found)
         match verb:
             case "create" | "make" | "update":
                 whole = self._complete(base, target, found["base"], body or {})
@@ -233,6 +287,8 @@ class _Teller:
                 return [self._fill(each) for each in value]
             case "OTHER":
                 return OTHER_UID
+            case "NAMESPACE":
+                return self._world.namespace
             case str() if found := _REFERENCE.fullmatch(value):
                 answer = self._answers[found[1]]
                 if found[2] == "owner":
