@@ -17,8 +17,8 @@ from benchmarks.figures import Figure, Result
 from benchmarks.processes import read_time
 from benchmarks.rollout import open_plane
 from benchmarks.timeline import Json, Rollout, read_rollout
-from tests.system.budgeted import OTHER, create_budgets
 from tests.system.hooked import Hooked, hook_up
+from tests.system.zones import OTHER, create_budgets
 from tests.world.budgets import GROUP, grouped_zones, zone_budget
 from tests.world.clients import CREATED, Drain, list_victims
 from tests.world.hooks import BUDGET_HOOKS

@@ -31,7 +31,6 @@ LONGEST: Final = (
     "tests/system/test_replicas.py",
     "tests/system/test_stories.py",
     "tests/system/test_rollouts.py",
-    "tests/system/test_downscales.py",
     "tests/system/test_pages.py",
     "tests/system/test_releases.py",
 )

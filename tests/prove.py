@@ -57,10 +57,7 @@ from tests.world.assets import OLDER
 
 ON_OLDER: Final = tuple(
     f"tests/system/test_{name}.py"
-    for name in (
-        *("installations", "webhook_manifests", "permissions", "budgets", "kinds"),
-        *("rollouts", "downscales", "processes", "stories"),
-    )
+    for name in (*("installations", "permissions", "kinds", "rollouts", "processes", "stories"),)
 )
 SCHEDULES: Final = 100_000
 KILLS: Final = 100

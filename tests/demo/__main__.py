@@ -23,8 +23,8 @@ from tests.demo.flags import Settings, read_settings
 from tests.demo.kept import stay
 from tests.demo.stage import OLD_IMAGE, ZONES, OperatorEndedError, Stage
 from tests.demo.stories import LAST, NO_DOWNSCALE, TALES
-from tests.system.budgeted import create_budgets
 from tests.system.hooked import TLS_FLAGS
+from tests.system.zones import create_budgets
 from tests.world.assets import NoControlPlaneError, locate_assets
 from tests.world.budgets import GROUP, zone_budget
 from tests.world.hooks import BUDGET_HOOKS, PREPARE_DOWNSCALE, Registration

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from tests.system.budgeted import create_budgets, has_record
-from tests.system.guarded import has_downscale_record, prepared_zone
 from tests.system.waits import wait_true
+from tests.system.zones import create_budgets, has_record, prepared_zone
 from tests.world.api import PODS, ApiError
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import UNANSWERED, Drain, Route, Workload, list_victims
@@ -73,10 +72,7 @@ class Work:
         """LI-05, LI-07: no living pod is marked, or prepared."""
         pods = await self.world.api.items(PODS, self.world.namespace)
         return not any(
-            has_record(pod)
-            or has_downscale_record(pod)
-            or pod["metadata"]["uid"] in self.pods.prepared
-            for pod in pods
+            has_record(pod) or pod["metadata"]["uid"] in self.pods.prepared for pod in pods
         )
 
     async def _roll_out(self, zones: Sequence[str]) -> None:

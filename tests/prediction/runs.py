@@ -24,9 +24,8 @@ from tests.judge.book import Write
 from tests.prediction.comparison import Cause, Going
 from tests.prediction.hands import BAD, Hands, Nodes
 from tests.prediction.plans import Plan
-from tests.system.budgeted import OTHER, create_budgets
-from tests.system.guarded import prepared_zone
 from tests.system.hooked import hook_up
+from tests.system.zones import OTHER, create_budgets, prepared_zone
 from tests.world.api import (
     BUDGETS,
     CONFIG_MAPS,

@@ -16,7 +16,7 @@ from tests.world.world import World
 
 REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_namespaced=False)
 GROUPS: Final = {
-    "statefulsets": "apps",
+    **dict.fromkeys(("statefulsets", "deployments", "replicasets"), "apps"),
     "pods": "",
     "leases": "coordination.k8s.io",
     "poddisruptionbudgets": "policy",

@@ -1,7 +1,4 @@
-"""An operator with its webhooks in a world: its Secret, and reviews as an API server posts them.
-
-`guarded` is for downscales that are prepared, `budgeted` for evictions.
-"""
+"""An operator with its webhooks in a world: its Secret, and reviews as an API server posts them."""
 
 import asyncio
 import base64

@@ -15,21 +15,36 @@ from msgspec.structs import replace
 from rollout_lab.zones import ZoneSpec, three_zones
 
 from tests.stories import Steps
-from tests.system.grants import reported, without
+from tests.system.grants import list_unneeded, reported, shipped_grants, without
 from tests.system.hooked import TLS_FLAGS
 from tests.system.starts import waiting_at_most
 from tests.system.waits import acts, read_metric, wait_line, wait_page, wait_true
 from tests.world.budgets import grouped_zones
+from tests.world.childproc import free_ports
 from tests.world.kubelet import Behaviour, always
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import OperatorProcess
-from tests.world.proxy import Cut, Delay, Effect, Freeze, NeverAnswer, Rule, lists, verbs, watches
+from tests.world.proxy import (
+    Cut,
+    Delay,
+    Effect,
+    FaultProxy,
+    Freeze,
+    NeverAnswer,
+    Rule,
+    lists,
+    verbs,
+    watches,
+)
 from tests.world.world import World
 
 # A refused watch or write is tried again after 30 s at the latest, and lists before it watches.
 LONG: Final = timedelta(seconds=120)
 # Enough for several attempts at a list.
 SHORT: Final = timedelta(seconds=8)
+# Codes of answers: 0 is a watch that goes on, and what is looked for at first may not be there.
+OFTEN, FIRST = (0, 200, 409), (201, 404)
+MADE_AT_FIRST: Final = ("leases", "events", "secrets")
 SLOW_PODS: Final = Behaviour(ready_after=timedelta(milliseconds=300))
 EFFECTS: Final[dict[str, Effect]] = {
     "cut": Cut(),
@@ -44,17 +59,23 @@ class PlaneStage(Steps):
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.stack, self.rights = AsyncExitStack(), AsyncExitStack()
+        self.stack, self.rights, self.late = AsyncExitStack(), AsyncExitStack(), AsyncExitStack()
         self.operators: dict[str, OperatorProcess] = {}
         self.last = ""
         self.names: list[str] = []
         self.rules: list[Rule] = []
         self.told = 0
         """How many deletes have been told."""
+        self.late_port = free_ports(1)[0]
+        """Where an API server listens once it has arrived."""
 
     async def close(self) -> None:
-        await self.rights.aclose()
-        await self.stack.aclose()
+        for stack in (self.rights, self.stack, self.late):
+            await stack.aclose()
+
+    @property
+    def late_address(self) -> str:
+        return f"127.0.0.1:{self.late_port}"
 
     def operator(self, name: str = "") -> OperatorProcess:
         self.last = name or self.last
@@ -76,13 +97,15 @@ class PlaneStage(Steps):
     # Operators
 
     async def do_start(self, *words: str) -> None:
-        """`start one tls proxied short -flag`: it may not get ready."""
-        flags = [word for word in words if word.startswith("-")]
+        """`start one tls proxied away short -flag`: it may not get ready."""
+        flags = [self._fill_in(word) for word in words if word.startswith("-")]
         proxied, tls = "proxied" in words, "tls" in words
         if tls:
             await self.grant_webhooks()
         self.world.may_be_forbidden |= "-kubernetes.namespace" in str(flags)
-        launch = self.world.launch(*(TLS_FLAGS if tls else ()), *flags, is_through_proxy=proxied)
+        url = f"https://{self.late_address}" if "away" in words else ""
+        tls_flags = TLS_FLAGS if tls else ()
+        launch = self.world.launch(*tls_flags, *flags, url=url, is_through_proxy=proxied)
         if "short" in words:
             launch = replace(launch, command=waiting_at_most(SHORT))
         if "token" in words:
@@ -154,6 +177,13 @@ class PlaneStage(Steps):
         rule = self.world.proxy.add(predicate, EFFECTS[effect], times=int(times) if times else None)
         self.rules.append(rule)
 
+    async def do_arrive(self) -> None:
+        """Let the API server be where `start one away` looks for it."""
+        await self.late.enter_async_context(FaultProxy(self.world.plane, self.late_port))
+
+    async def do_depart(self) -> None:
+        await self.late.aclose()
+
     async def do_met(self) -> None:
         await wait_true("met", lambda: self.rules[-1].hits > 0)
 
@@ -164,6 +194,9 @@ class PlaneStage(Steps):
 
     async def do_image(self, image: str) -> None:
         await self.world.set_image(self.names, image)
+
+    async def do_annotate(self, name: str, key: str, value: str) -> None:
+        await self.world.annotate(name, **{key: value})
 
     async def do_adopted(self) -> None:
         await self.world.wait_adopted(self.names, LONG)
@@ -205,8 +238,11 @@ class PlaneStage(Steps):
         """`until 201 evict a-0`: again and again."""
         seen: list[str | None] = [None]
 
+        word, *rest = command
+        do = self.find_command(word, rest)
+
         async def holds() -> bool:
-            seen[0] = await getattr(self, f"do_{command[0]}")(*command[1:])
+            seen[0] = await do(*rest)
             return seen[0] == outcome
 
         await wait_true(lambda: f"{outcome}, but {seen[0]}", holds, LONG)
@@ -222,7 +258,15 @@ class PlaneStage(Steps):
         return line.partition("level=")[2].partition(" ")[0]
 
     def _fill_in(self, part: str) -> str:
-        return part.replace("NAMESPACE", self.world.namespace).replace("SECRET", SECRET)
+        words = {
+            "NAMESPACE": self.world.namespace,
+            "SECRET": SECRET,
+            "FOLDER": str(self.world.folder),
+            "LATE": self.late_address,
+        }
+        for word, here in words.items():
+            part = part.replace(word, here)
+        return part
 
     async def do_lines(self, text: str) -> str:
         return str(sum(text in line for line in self.operator().log_lines()))
@@ -271,6 +315,23 @@ class PlaneStage(Steps):
         mine = [one for one in calls if one.resource == resource and one.verb != "watch"]
         found = {f"{one.verb} {one.code}" for one in mine}
         return ", ".join(sorted(found)) or "none"
+
+    async def do_used(self, folder: str) -> str:
+        """Say what the Roles of a folder grant and was not used, and what else was.
+
+        409 is the answer to a precondition that no longer holds.
+        """
+        calls = await self.world.judge.calls(with_events=True)
+        wanted = shipped_grants(folder) - await list_unneeded(self.world)
+        others = wanted if folder == "base" else shipped_grants()
+        used = {(call.verb, call.resource) for call in calls}
+        odd = {
+            f"{call.verb} {call.resource} in {call.namespace}: {call.code}"
+            for call in calls
+            if call.code not in (*OFTEN, *(FIRST if call.resource in MADE_AT_FIRST else ()))
+            or call.namespace not in ("", self.world.namespace)
+        }
+        return f"{wanted - used or 'all'}; {used - wanted - others | odd or 'no more'}"
 
     async def do_clean(self) -> None:
         await self.world.judge.assert_clean()

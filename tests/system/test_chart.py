@@ -19,9 +19,9 @@ from rollout_lab.zones import ZoneSpec, three_zones
 
 from tests.chart.rendering import CHART, render_chart
 from tests.system.charted import HOOKS, KINDS, RELEASE, Charted, charted, remove_kinds, write_chart
-from tests.system.guarded import NO_DOWNSCALE
 from tests.system.pages import DOCS, Happening, Terminal
 from tests.system.waits import wait_true
+from tests.system.zones import NO_DOWNSCALE
 from tests.world.api import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

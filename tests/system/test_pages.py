@@ -16,10 +16,9 @@ from tests.code_rules import ROOT
 from tests.demo.__main__ import open_cluster, present
 from tests.demo.flags import Settings
 from tests.demo.kept import COMMANDS, render_invitation, write_kubeconfig
-from tests.system.guarded import LAST_DOWNSCALE, is_called
 from tests.system.hooked import PROBE, TLS_FLAGS
 from tests.system.pages import DOCS, Happening, Terminal
-from tests.system.scaled import Template
+from tests.system.zones import LAST_DOWNSCALE, Template, is_called
 from tests.world.api import PODS, STATEFULSETS, VALIDATING_HOOKS, Json
 from tests.world.budgets import install_kinds
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE, Hooks, Registration

@@ -3,23 +3,15 @@
 What happens without each of them is told in `permissions.txt`.
 """
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import pytest
-from rollout_lab.zones import ZoneSpec, three_zones
+from rollout_lab.zones import three_zones
 
-from tests.system.budgeted import create_budgets, report_twice
 from tests.system.grants import group_of, list_unneeded, may, reported, shipped_grants, without
-from tests.system.guarded import guard, prepared_zone
-from tests.system.hooked import fetch_secret
-from tests.system.waits import wait_line, wait_reason, wait_true
+from tests.system.waits import wait_line
 from tests.world.api import Json, Resource
-from tests.world.budgets import grouped_zones, zone_budget
-from tests.world.clients import Route
-from tests.world.manifests import SECRET
-from tests.world.proxy import Cut, NeverAnswer, verbs
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -51,33 +43,6 @@ async def test_sec17_rights_to_record_the_revision(world: World) -> None:
                     status = found["status"]
                     assert status["currentRevision"] != status["updateRevision"], grant
         await world.wait_adopted(names)
-    await world.judge.assert_clean()
-
-
-async def test_sec17_the_role_is_what_is_used_and_no_more(world: World) -> None:
-    """SEC-17, SI-24, SEED-008, SEED-064: a start, a rollout and a lost answer use every verb.
-
-    None of the calls is refused, and none leaves the namespace.
-    """
-    labels = {"rollout-group": "ingester"}
-    await create_budgets(world, [zone_budget("ingester", labels, maxUnavailable=2)])
-    names = await world.create(*grouped_zones(max_unavailable=2))
-    operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)
-    for effect, image in ((Cut(), "v2"), (NeverAnswer(), "v3")):
-        rule = world.proxy.add(verbs("delete", "pods"), effect, times=1)
-        await world.roll(names, image, AFTER_REFUSAL)
-        assert rule.times == 0
-    await wait_reason(operator, "ingester", "up_to_date")
-    await report_twice(world, operator, "ingester")
-    await operator.terminate()
-    calls = await world.judge.calls(with_events=True)
-    used = {(call.verb, call.resource) for call in calls}
-    assert used == shipped_grants() - await list_unneeded(world)
-    # 409 is the answer to a precondition that no longer holds; a first lease and Events are made.
-    others = [call for call in calls if call.resource not in ("leases", "events")]
-    assert {call.code for call in others} <= {0, 200, 409}
-    assert {call.code for call in calls} <= {0, 200, 201, 404, 409}
-    assert {call.namespace for call in calls} == {world.namespace}
     await world.judge.assert_clean()
 
 
@@ -127,32 +92,3 @@ async def test_sec19_what_a_stolen_token_can_do(world: World) -> None:
         group = group_of(resource)
         assert await may(world, verb, resource, group), (verb, resource)
         assert not await may(world, verb, resource, group, "kube-system"), (verb, resource)
-
-
-async def test_sec17_rights_of_webhooks_are_what_is_used_and_no_more(world: World) -> None:
-    """SEC-17, SEC-18, SEED-100: the first start, a renewal, a wiped bundle and two downscales."""
-    pods = await world.serve_pods()
-    zone = prepared_zone(pods, ZoneSpec(name="a", group="a"))
-    guarded = await guard(
-        world, zone, pods=pods, flags=("-server-tls.self-signed-cert.expiration=5s",)
-    )
-    first = await fetch_secret(world)
-    for route, count in ((Route.SCALE_MERGE, 2), (Route.MERGE, 1)):
-        assert (await guarded.workload("a").scale(count, route)).status == 200
-        await guarded.wait_recorded("a")
-    await _wait_renewed(world, first)
-    await guarded.operator.terminate()
-    calls = await world.judge.calls()
-    used = {(call.verb, call.resource) for call in calls}
-    wanted = shipped_grants("components/webhooks")
-    assert wanted - used == set(), "granted and never used"
-    assert used - wanted - shipped_grants() == set(), "used and not granted"
-    assert {call.code for call in calls} <= {0, 200, 201, 404, 409}
-    assert {call.name for call in calls if call.resource == "secrets"} <= {SECRET, ""}
-
-
-async def _wait_renewed(world: World, before: Mapping[str, bytes]) -> None:
-    async def is_renewed() -> bool:
-        return (await fetch_secret(world))["cert"] != before["cert"]
-
-    await wait_true("renewed", is_renewed, AFTER_REFUSAL)

@@ -1,4 +1,4 @@
-"""Processes: an API server that comes late, and the log.
+"""The log of a process, in JSON.
 
 How one starts and stops, and several share a namespace: `processes.txt`. Their certificate:
 `test_replicas.py`.
@@ -13,37 +13,14 @@ from typing import Final
 import pytest
 from rollout_lab.zones import three_zones
 
-from tests.system.waits import wait_line, wait_page
-from tests.world.childproc import free_ports
 from tests.world.kubelet import Behaviour, by_image
-from tests.world.operatorproc import OperatorProcess
-from tests.world.proxy import Cut, FaultProxy, watches
+from tests.world.proxy import Cut, watches
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
 # Each test that starts a process which takes until its end waits at most so long.
 END_LIMIT: Final = timedelta(seconds=45)
-
-
-async def test_w22_the_api_server_comes_late(world: World) -> None:
-    """W-22, LI-14: no API server listens at the start; when it does, the start goes on.
-
-    PROC-07: one that goes away later takes no replica's readiness, and is no reason for a restart.
-    """
-    names = await world.create(*three_zones(replicas=1))
-    (port,) = free_ports(1)
-    launch = world.launch(url=f"https://127.0.0.1:{port}")
-    async with OperatorProcess(launch) as operator:
-        await wait_page(operator, "/ready", 500, f"127.0.0.1:{port}")
-        async with FaultProxy(world.plane, port):
-            await operator.wait_ready(timedelta(seconds=60))
-            await world.roll(names, "v2")
-        for kind in ("Pod", "StatefulSet"):
-            await wait_line(operator, "Watch interrupted", f"127.0.0.1:{port}", f"kind={kind}")
-        assert (await operator.fetch("/ready"))[0] == 200
-        assert (await operator.fetch("/livez"))[0] == 200
-        assert operator.is_running
 
 
 async def test_dep06_json_lines_and_nothing_else(world: World) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -18,13 +18,13 @@ import aiohttp
 import pytest
 from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
+from rollout_operator.planning.certificate import Wanted
 from tests.kills.campaign import LIMITS, Round, play
 from tests.pki.fake_secrets import MADE_BY_US
-from tests.system.budgeted import create_budgets
-from tests.system.certs import made
-from tests.system.guarded import prepared_zone
 from tests.system.hooked import (
     EVICTION_PATH,
+    HOST,
     PROBE,
     REQUESTED,
     TLS_FLAGS,
@@ -37,6 +37,7 @@ from tests.system.hooked import (
     trusting,
 )
 from tests.system.waits import acts, read_metric, wait_true
+from tests.system.zones import create_budgets, prepared_zone
 from tests.world.api import PODS, VALIDATING_HOOKS, Answer, Json
 from tests.world.budgets import TRY_AGAIN, ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
 from tests.world.clients import CREATED, UNANSWERED, Drain, Route, Workload, list_victims
@@ -159,7 +160,7 @@ async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: Wor
     answers by the new certificate.
     """
     await world.grant_webhooks()
-    await put_secret(world, secret_body(made(expiration=LIFE, ca_life=LIFE), labels=MADE_BY_US))
+    await put_secret(world, secret_body(make_data(), labels=MADE_BY_US))
     await world.create(PROBE)
     leader, follower, frozen = [await world.operator(*FLAGS) for _ in range(REPLICAS)]
     async with Service() as service:
@@ -202,6 +203,15 @@ async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: Wor
         assert await count_forwarded(follower) > 0
         for outcome in ("unreachable", "late", "unusable", "too_many"):
             assert await count_forwarded(follower, outcome) == 0
+
+
+def make_data() -> dict[str, bytes]:
+    """Return the data of a Secret of ours whose certificates live as long as those of `FLAGS`."""
+    now = datetime.now(UTC)
+    wanted = Wanted(names=(HOST,), organisation="", expiration=LIFE, ca_life=LIFE)
+    ca = issue_ca(wanted, now)
+    leaf = issue_leaf(ca, wanted, now)
+    return {"ca": ca.cert, "ca-key": ca.key, "cert": leaf.cert, "key": leaf.key}
 
 
 async def wait_leader(operators: Sequence[OperatorProcess]) -> OperatorProcess:

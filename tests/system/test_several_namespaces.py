@@ -14,9 +14,9 @@ from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.model.names import GROUP_LABEL_LONG
-from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
 from tests.system.hooked import TLS_FLAGS, calling
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
+from tests.system.zones import NO_DOWNSCALE, PATH, prepared_zone
 from tests.world.api import ApiError, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
 from tests.world.clients import CREATED

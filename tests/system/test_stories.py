@@ -10,6 +10,7 @@ import pytest
 
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
+from tests.system.manifest_stage import ManifestStage
 from tests.system.policy_stage import PolicyStage
 from tests.system.review_stage import ReviewStage
 from tests.system.stage import PlaneStage
@@ -20,12 +21,15 @@ pytestmark = pytest.mark.controlplane
 HERE: Final = Path(__file__).parent
 STAGES: Final = {
     "budgets": ReviewStage,
+    "certificates": ReviewStage,
     "events": ReviewStage,
+    "judge": ReviewStage,
     "permissions": ReviewStage,
     "processes": PlaneStage,
     "downscales": ReviewStage,
     "scaling": ReviewStage,
     "policies": PolicyStage,
+    "webhooks": ManifestStage,
 }
 
 
