@@ -66,20 +66,6 @@ async def test_commands_are_methods_and_spans_wait() -> None:
     assert brief == ["x; y", "waited 3.0; z; waited 3.0"]
 
 
-async def test_a_command_that_does_not_exist_or_lacks_words_shows_those_there_are() -> None:
-    with pytest.raises(pytest.fail.Exception) as unknown:
-        await Echo().play(["sing"])
-    with pytest.raises(pytest.fail.Exception) as lacking:
-        await Echo().play(["say"])
-
-    assert [line.split() for line in str(unknown.value).splitlines()] == [
-        ["no", "such", "command:", "sing;", "there", "are"],
-        ["say", "word", "Repeat", "it."],
-        ["wait", "seconds"],
-    ]
-    assert "say: missing a required argument: 'word'\n  say word" in str(lacking.value)
-
-
 def test_what_differs_is_shown_or_written(path: Path) -> None:
     story, first, second = read(path, "-- s\na | 1\nlonger | 2\n\n# t\nb\nc | 3\n")
 
@@ -100,9 +86,3 @@ def test_what_differs_is_shown_or_written(path: Path) -> None:
         ("b", "6\n7"),
         ("c", "3"),
     ]
-
-
-def test_a_story_without_commands_is_refused(path: Path) -> None:
-    for text in ("-- s\n", "-- s\n-- t\na\n", "# t\nb\n-- s\n"):
-        with pytest.raises(AssertionError, match=r"no commands: \['s'\]"):
-            read(path, text)

@@ -3,7 +3,6 @@
 What happens without each of them is told in `permissions.txt`.
 """
 
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -16,8 +15,6 @@ from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
-# A refused watch or write is tried again after 30 s at the latest, and lists before it watches.
-AFTER_REFUSAL: Final = timedelta(seconds=120)
 BUDGETS: Final = "rollout-operator.grafana.com"
 ZPDB: Final = "zoneawarepoddisruptionbudgets"
 OF_EVERYONE: Final = {"authorization.k8s.io", "authentication.k8s.io", "certificates.k8s.io"}

@@ -55,7 +55,6 @@ class Respond(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OK: Final = Respond()
-NO_CONTENT: Final = Respond(status=204)
 BROKEN: Final = Respond(status=500, body=b"cannot prepare")
 
 
