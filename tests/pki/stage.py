@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from textwrap import shorten
 from typing import Any, Final, NoReturn, Protocol
 
 from cryptography import x509
@@ -403,7 +404,7 @@ class SecretStage(Steps):
         assert not [key for key in self._keys if key in said], "SEC-14"
         told = Counter(
             " ".join(
-                value.strip('"')[:_LONGEST]
+                shorten(value.strip('"'), _LONGEST, placeholder="...")
                 for value in re.findall(r'(?:level|step|reason|err)=("(?:[^"\\]|\\.)*"|\S+)', line)
             )
             for line in self._lines
