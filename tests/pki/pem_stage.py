@@ -1,10 +1,12 @@
 """Key pairs in memory and in files: what they are made of, and what becomes of them."""
 
 import asyncio
+import os
+import ssl
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,12 @@ from rollout_operator.pki.certificates import (
     read_material,
     trusted_bundle,
 )
-from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
+from rollout_operator.pki.serving import (
+    CertificateFiles,
+    CertificatePaths,
+    ServingCertificate,
+    server_context,
+)
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
@@ -31,7 +38,7 @@ from rollout_operator.planning.certificate import (
     Validity,
 )
 from tests.fakes_clock import EPOCH, FakeClock
-from tests.pki.certificates import WANTED, YEAR, Legacy, client_context, load, shake_hands
+from tests.pki.certificates import HOST, WANTED, YEAR, Legacy, client_context, load, shake_hands
 from tests.pki.stage import WEAK, Names
 from tests.stories import Steps
 
@@ -78,6 +85,8 @@ ROOT, MIDDLE, LEAF = chain()
 ENDS_EARLY = legacy(Legacy(ca_life=DAY))
 MATERIALS: Final[dict[str, Callable[[], KeyMaterial]]] = {
     "ours": fresh,
+    "of today": lambda: fresh(datetime.now(UTC)),
+    "EC in SEC1": lambda: legacy(Legacy(key=ec.generate_private_key(ec.SECP384R1()))),
     "upstream's": legacy,
     "weak": lambda: legacy(Legacy(key=WEAK)),
     "chain with its end": lambda: replace(ENDS_EARLY, cert=ENDS_EARLY.cert + ENDS_EARLY.ca),
@@ -95,6 +104,7 @@ class PemStage(Steps):
         self._names = Names()
         self._material = KeyMaterial()
         self._before = KeyMaterial()
+        self._serving = ServingCertificate()
 
     async def do_have(self, name: str) -> str:
         self._material = MATERIALS[name]()
@@ -147,6 +157,44 @@ class PemStage(Steps):
             told += ", names its CA" if signer.key_identifier == own.digest else ""
         return told
 
+    async def do_shake(self, *words: str) -> str:
+        """Shake hands with a client: `host=`, `trusts=new`, `version=`, `suites=`, `alpn=`.
+
+        With `client-ca` the server wants a certificate of the client, which one that `shows` has.
+        """
+        given = {key: value for key, _, value in (word.partition("=") for word in words)}
+        own = issue_ca(WANTED, datetime.now(UTC))
+        client = client_context(self._make(given["trusts"]) if "trusts" in given else b"")
+        if "version" in given:
+            client.minimum_version = client.maximum_version = ssl.TLSVersion[given["version"]]
+            client.set_ciphers(given.get("suites", "ALL:@SECLEVEL=0"))
+        if "alpn" in given:
+            client.set_alpn_protocols(given["alpn"].split(","))
+        if "shows" in given:
+            _show(client, issue_leaf(own, WANTED, datetime.now(UTC)))
+        try:
+            server = server_context(
+                self._material.served, own.cert if "client-ca" in given else None
+            )
+            peer = shake_hands(server, client, given.get("host", HOST))
+        except InvalidInput as error:
+            return f"{error}{error.__cause__ or ''}"
+        except ssl.SSLError as error:
+            return type(error).__name__
+        return f"{peer.version} {peer.protocol or 'without a protocol'}"
+
+    async def do_serve(self, client_ca: str = "") -> str:
+        """Swap this in, after what has been served, with certificates of clients."""
+        before = self._serving.current if self._serving._current else None
+        try:
+            ServingCertificate(self._make(client_ca)) if client_ca else None
+            self._serving.check(self._material)
+            self._serving.swap(self._material)
+        except InvalidInput as error:
+            assert before is None or self._serving.current is before
+            return str(error)
+        return "another" if self._serving.current is not before else "the same"
+
     async def do_late(self) -> str:
         """Show the end of a leaf that is issued a day before its CA ends."""
         ca = Pair(cert=self._material.ca, key=self._material.ca_key)
@@ -156,7 +204,8 @@ class PemStage(Steps):
 
     def _make(self, words: str) -> bytes:
         other = fresh()
-        made = {"x": b"x", "": b"", "new": other.ca, "newkey": other.key, "comment": b"a comment\n"}
+        made = {"": b"", "x": b"x", "half": b"-----BEGIN CERTIFICATE-----"}
+        made |= {"new": other.ca, "newkey": other.key, "comment": b"a comment\n"}
         return b"".join(
             made[word] if word in made else getattr(self._material, word)
             for word in words.split("+")
@@ -172,6 +221,14 @@ class PemStage(Steps):
             if (pem := getattr(self._material, part))
         ]
         return " ".join(shown)
+
+
+def _show(client: ssl.SSLContext, pair: Pair) -> None:
+    """Let a client show a certificate."""
+    descriptor = os.memfd_create("client")
+    os.write(descriptor, pair.cert + pair.key)
+    client.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    os.close(descriptor)
 
 
 def _describe(pem: bytes) -> str:

@@ -99,6 +99,7 @@ async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
         return "as it was" if found == before else "restored"
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize("story", read_stories(HERE / "pems.txt"))
 async def test_pems(story: Story, golden: Golden) -> None:
     story.check(await PemStage().play(story.commands), golden)
