@@ -272,7 +272,8 @@ class Informer(Generic[Cached]):
         # The wait for the token of a list, while a watch goes on. Lists are less urgent than
         # rollouts: in a busy process a token may be half a minute away, and without its stream the
         # cache would be as old by then.
-        self._turn: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[ApiError | None] | None = None
+        self._tasks: asyncio.TaskGroup
         self._listed_from: str | None = None
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.liveness = Liveness()
@@ -360,34 +361,41 @@ class Informer(Generic[Cached]):
     def _request_turn(self) -> None:
         if self._turn is None:
             name = f"{self._of.resource.plural} list"
-            self._turn = asyncio.create_task(self._wait_turn(), name=name)
+            self._turn = self._tasks.create_task(self._wait_turn(), name=name)
 
-    async def _wait_turn(self) -> None:
-        # Without a token there is nothing to drop the stream for: it goes on to its end.
-        await self._api.wait_turn(self._of.resource, self._of.namespace)
+    async def _wait_turn(self) -> ApiError | None:
+        """Wait for a token, and end the stream once it is there; return why there is none."""
+        try:
+            await self._api.wait_turn(self._of.resource, self._of.namespace)
+        except ApiError as error:
+            return error
         if self._stream is not None and not self._stream.expired():
             self._stream.reschedule(asyncio.get_running_loop().time())
+        return None
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled, or an ApiError on which the collection ends is raised."""
         try:
-            while True:
-                try:
-                    if self._needs_list:
-                        await self._list()
-                    elif await self._has_turn():
-                        await self._relist()
-                    else:
-                        await self._follow()
-                except ApiError as error:
-                    if self._of.ends_on(error):
-                        self.liveness.turn(is_live=False)
-                        raise
-                    await self._wait_after(error)
-        finally:
-            if self._turn is not None:
-                self._turn.cancel()
-                await asyncio.gather(self._turn, return_exceptions=True)
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._run()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        raise AssertionError("an informer runs until it is cancelled")
+
+    async def _run(self) -> NoReturn:
+        while True:
+            try:
+                if self._needs_list:
+                    await self._list()
+                elif await self._has_turn():
+                    await self._relist()
+                else:
+                    await self._follow()
+            except ApiError as error:
+                if self._of.ends_on(error):
+                    self.liveness.turn(is_live=False)
+                    raise
+                await self._wait_after(error)
 
     async def _has_turn(self) -> bool:
         if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
@@ -403,7 +411,8 @@ class Informer(Generic[Cached]):
         turn, self._turn = self._turn, None
         if turn is None:
             return False
-        await turn
+        if (error := await turn) is not None:
+            raise error
         return True
 
     async def _list(self) -> None:

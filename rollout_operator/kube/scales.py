@@ -385,7 +385,7 @@ class References:
         self._readers = asyncio.Semaphore(_READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
         self._queue: WorkQueue[Reference] = WorkQueue()
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
         self._followed: dict[Reference, _FollowedReference] = {}
         self._watches: dict[Resource, ChangeWatch] = {}
@@ -456,14 +456,14 @@ class References:
         followed.expect(replicas)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+        async with asyncio.TaskGroup() as self._tasks:
             while True:
                 reference = await self._queue.take()
                 followed = self._followed.get(reference)
                 if followed is not None and followed.begin():
                     name = f"scale of {reference}"
-                    followed.task = tasks.create_task(self._read(reference, followed), name=name)
+                    work = self._read(reference, followed)
+                    followed.task = self._tasks.create_task(work, name=name)
                 else:
                     self._queue.done(reference)
 
@@ -536,7 +536,6 @@ class References:
             watch = self._watches[resource] = ChangeWatch(
                 self._client, resource, self._namespace, self._clock, self._schedule.rng
             )
-            assert self._tasks is not None, "references are read by `run` alone"
             name = f"{resource.plural} metadata watch"
             watch.task = self._tasks.create_task(watch.run(), name=name)
         watch.subscribers[reference.name] = followed
