@@ -63,7 +63,7 @@ async def open_pipeline(target: Target) -> AsyncIterator[Pipeline]:
             return Informer(client, of, metrics, clock, random.Random(0).random)  # noqa: S311 (jitter, the same in each run)
 
         queue: WorkQueue[GroupName] = WorkQueue()
-        waker = Waker(sets, queue.add)
+        waker = Waker(sets, queue.add_after)
         pipeline = Pipeline(
             transport=transport,
             queue=queue,

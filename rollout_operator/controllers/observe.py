@@ -34,6 +34,8 @@ from rollout_operator.model.names import (
     Unreachable,
 )
 from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
     Group,
     Newcomers,
     OtherRollout,
@@ -86,7 +88,7 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
 
 
 class _GroupRead(msgspec.Struct, frozen=True, kw_only=True):
-    members: Sequence[StatefulSet | Unreadable]
+    members: Sequence[AnySet]
     pods: OwnedPods
     """Pods of other groups may be among them."""
     sent_at: timedelta
@@ -152,16 +154,14 @@ class GroupReader:
             raise _give_up() from error
         return _GroupRead(members=members, pods=_group_by_owner(pods), sent_at=sent_at)
 
-    async def list_pods(
-        self, sets: Sequence[StatefulSet], *, turns: int = 0
-    ) -> list[Pod | Unreadable]:
+    async def list_pods(self, sets: Sequence[StatefulSet], *, turns: int = 0) -> list[AnyPod]:
         """Return all pods of these sets from a live read, and perhaps others.
 
         The caller has waited for the turns of so many pages. Raises what `LiveReader.fetch_page`
         raises.
         """
         # A pod that several selectors match counts once.
-        pods: dict[tuple[Uid, str], Pod | Unreadable] = {}
+        pods: dict[tuple[Uid, str], AnyPod] = {}
         for selector in choose_selectors(sets):
             for pod in await self._list(PODS, decode_pod, selector, turns):
                 pods[pod.uid, pod.name] = pod
@@ -218,11 +218,9 @@ class GroupReader:
             own = members.get(waiter.cached.name, ())
             waiter.outcome = _GroupRead(members=own, pods=owned, sent_at=sent_at)
 
-    async def _fetch_members(
-        self, groups: Sequence[Group]
-    ) -> Mapping[GroupName, Sequence[StatefulSet | Unreadable]]:
+    async def _fetch_members(self, groups: Sequence[Group]) -> Mapping[GroupName, Sequence[AnySet]]:
         names = {group.name for group in groups}
-        sets: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
+        sets: dict[GroupName, dict[Uid, AnySet]] = defaultdict(dict)
         for number, selector in enumerate(_group_selectors(groups)):
             turns = 0 if number else 1
             for sts in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
@@ -258,15 +256,15 @@ class GroupReader:
             self._line[0].woken.set()
 
 
-def _group_by_owner(pods: Iterable[Pod | Unreadable]) -> OwnedPods:
-    owned: dict[Uid | None, list[Pod | Unreadable]] = defaultdict(list)
+def _group_by_owner(pods: Iterable[AnyPod]) -> OwnedPods:
+    owned: dict[Uid | None, list[AnyPod]] = defaultdict(list)
     for pod in pods:
         owned[pod.owner_uid].append(pod)
     return owned
 
 
 def _list_decoded(
-    groups: Iterable[Group], members: Mapping[GroupName, Sequence[StatefulSet | Unreadable]]
+    groups: Iterable[Group], members: Mapping[GroupName, Sequence[AnySet]]
 ) -> list[StatefulSet]:
     """Return the members that only the caches could not decode.
 
@@ -387,9 +385,7 @@ class Observer:
     def observe(self, name: GroupName) -> Group:
         return self.observe_members(name, self.sets.list_group(name))
 
-    def observe_members(
-        self, name: GroupName, members: Sequence[StatefulSet | Unreadable]
-    ) -> Group:
+    def observe_members(self, name: GroupName, members: Sequence[AnySet]) -> Group:
         """Return StatefulSets under a name, with their cached pods."""
         owned = {member.uid: self.pods.list_by_owner(member.uid) for member in members}
         age = max((watch.age for watch in self.watches), default=timedelta(0))
@@ -431,20 +427,18 @@ class Observer:
         owned = {sts.uid: [pod for pod in pods if pod.owner_uid == sts.uid]}
         return self._compose(sts.group or GroupName(""), (sts,), owned, timedelta(0))
 
-    async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
+    async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[AnyPod]:
         return await self._reads.list_pods(sets)
 
-    def _compose_live(
-        self, name: GroupName, members: Sequence[StatefulSet | Unreadable], read: _GroupRead
-    ) -> Group:
+    def _compose_live(self, name: GroupName, members: Sequence[AnySet], read: _GroupRead) -> Group:
         owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
         return self._compose(name, members, owned, self.clock.elapsed() - read.sent_at, read.pods)
 
     def _compose(
         self,
         name: GroupName,
-        members: Iterable[StatefulSet | Unreadable],
-        owned: Mapping[Uid, Sequence[Pod | Unreadable]],
+        members: Iterable[AnySet],
+        owned: Mapping[Uid, Sequence[AnyPod]],
         age: timedelta,
         live: OwnedPods | None = None,
     ) -> Group:

@@ -28,7 +28,7 @@ from rollout_operator.model.budget import PlacedSet
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.objects import decode_pod_node
 from rollout_operator.model.names import DecodeError, GroupName, NotFound, Uid
-from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnySet, Group, Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Action, EqualPods, Plan, ReplacePods
 from rollout_operator.model.policy import (
     Batch,
@@ -181,7 +181,6 @@ PAUSE: Final = timedelta(seconds=1)
 _ROUNDING: Final = 1e-6
 
 _AnyPolicy = WatchedPolicy | Unreadable
-_AnySet = StatefulSet | Unreadable
 
 
 class Owners:
@@ -233,7 +232,7 @@ class Owners:
         if _get_policy(old) != _get_policy(new):
             self._begin_anew()
 
-    def on_set(self, old: _AnySet | None, new: _AnySet | None) -> None:
+    def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         if old is None or new is None or _selected_by(old) != _selected_by(new):
             self._begin_anew()
 
@@ -282,7 +281,7 @@ def _get_head(scope: PolicyScope | RefusedPolicy) -> PolicyHead:
     return scope.policy.head if isinstance(scope, PolicyScope) else scope.head
 
 
-def _selected_by(sts: _AnySet) -> tuple[object, ...]:
+def _selected_by(sts: AnySet) -> tuple[object, ...]:
     is_terminating = isinstance(sts, StatefulSet) and sts.is_terminating
     return (type(sts), sts.uid, sts.labels, is_terminating)
 

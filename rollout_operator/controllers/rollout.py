@@ -46,7 +46,7 @@ from rollout_operator.controllers.worker import (
 from rollout_operator.guards.grants import COMMIT_LIMIT, OwnDeletes
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.names import ApiError, GroupName, Uid
-from rollout_operator.model.objects import Group, OtherRollout, Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyPod, Group, OtherRollout, Pod, StatefulSet
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
 from rollout_operator.planning.readiness import LEFT_ALONE
 from rollout_operator.planning.rollout import is_replaced, is_wanted, plan_group
@@ -264,7 +264,7 @@ class OtherOperators:
         """Record that this process acts from now on."""
         self._counts_from = self.clock.elapsed() + COMMIT_LIMIT
 
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         if not (isinstance(old, Pod) and isinstance(new, Pod) and old.is_ready):
             return
         now = self.clock.elapsed()

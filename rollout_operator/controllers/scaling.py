@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import POD_CALLS, Rewrites, WorkQueue
+from rollout_operator.aio.queue import POD_CALLS, Rewrites
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.replicas import (
     CATCH_UP,
@@ -35,7 +35,7 @@ from rollout_operator.controllers.replicas import (
     Write,
     render_failure,
 )
-from rollout_operator.controllers.worker import Attempt, Attempts, Result
+from rollout_operator.controllers.worker import Attempt, Attempts, Controller, Result
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.model.decode.objects import decode_replica_writers
 from rollout_operator.model.names import DOWNSCALE_INTENT, FIELD_MANAGER, ApiError, GroupName, Uid
@@ -129,6 +129,10 @@ class _DelayCalls(Protocol):  # of `pods.PodClient`
     async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
 
 
+# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
+_CALLERS: Final = 64
+
+
 @dataclass(slots=True)
 class PodCaller:
     """All calls, by UID of the set, and their answers, by UID of the pod."""
@@ -140,11 +144,15 @@ class PodCaller:
     on_answers: Callable[[Uid], None]
     late_calls: timedelta
     """For how long a call may reach a pod after its caller has given up."""
+    rng: Callable[[], float] = lambda: 1.0
+    controller: Controller[Uid] = field(init=False)
     _due: dict[Uid, CallPods] = field(default_factory=dict, init=False)
     _pod_calls: dict[Uid, dict[Uid, PodCalls]] = field(default_factory=dict, init=False)
     _unready: dict[Uid, frozenset[Uid]] = field(default_factory=dict, init=False)
     """The pods of sets with calls that were not ready at the last reconcile."""
-    queue: WorkQueue[Uid] = field(default_factory=WorkQueue, init=False)
+
+    def __post_init__(self) -> None:
+        self.controller = Controller("call pods", self.reconcile, workers=_CALLERS, rng=self.rng)
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
         return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
@@ -174,7 +182,7 @@ class PodCaller:
         """Call the pods of a set, unless a round is under way: a later plan has the rest."""
         if due.zone.uid not in self._due:
             self._due[due.zone.uid] = due
-            self.queue.add(due.zone.uid)
+            self.controller.add(due.zone.uid)
 
     async def reconcile(self, set_uid: Uid) -> Result:
         due = self._due.get(set_uid)

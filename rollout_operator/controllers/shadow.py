@@ -29,7 +29,7 @@ from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import ApiError, GroupName, InvalidInput, Uid
-from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyPod, Group, Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Replacement, ReplacePods
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.planning.budgets import Refusal
@@ -77,7 +77,7 @@ class Differences:
         self._groups: dict[GroupName, _Watched] = {}
         self.total = 0
 
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         if not (isinstance(old, Pod) and isinstance(new, Pod)) or old.owner_uid is None:
             return
         sts = self._sets.get_by_uid(old.owner_uid)

@@ -22,7 +22,7 @@ from typing import Final, Generic, Self, TypeAlias, TypeVar
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import BUGS, Backoff, QueueClosed, WorkQueue, attempts
+from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, QueueClosed, WorkQueue, attempts
 from rollout_operator.kube.api import JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.store import StatefulSetStore, is_older
 from rollout_operator.model.decode.wire import JsonBytes
@@ -33,12 +33,14 @@ from rollout_operator.model.names import (
     GroupName,
     NotFound,
     TooManyRequests,
+    Uid,
     UnknownOutcome,
 )
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WatchedObject
+from rollout_operator.model.objects import AnyPod, AnySet, Unreadable, WatchedObject
 from rollout_operator.model.outcome import Action, ReplacePods
 from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import trace_keys
 
 K = TypeVar("K", bound=Hashable)
 # Every group is reconciled this often when nothing happens, for changes without an event: within
@@ -82,17 +84,24 @@ class GuardedStep:
         return self.error is not None
 
 
-class Workers(Generic[K]):
+class Controller(WorkQueue[K]):
+    """A queue of keys, and the workers that reconcile them."""
+
     def __init__(
         self,
-        queue: WorkQueue[K],
+        name: str,
         reconcile: Callable[[K], Awaitable[Result]],
         *,
-        count: int,
-        backoff: Backoff = BUGS,
+        workers: int,
         rng: Callable[[], float],
+        backoff: Backoff = BUGS,
+        on_taken: Callable[[timedelta], None] = lambda waited: None,
     ) -> None:
-        self._queue, self._reconcile, self._count = queue, reconcile, count
+        """`name` is that of its task, and of a span around each key."""
+        super().__init__(on_taken=on_taken)
+        self.name = name
+        self._reconcile = trace_keys(name, reconcile)
+        self._most_workers = workers
         self._backoff, self._rng = backoff, rng
         self._bugs: dict[K, int] = {}  # in a row, per key
         self.busy = 0
@@ -105,9 +114,6 @@ class Workers(Generic[K]):
         """Work until the queue is closed, and finish every key that was taken."""
         async with asyncio.TaskGroup() as tasks:
             self._add_worker(tasks)
-
-    def close(self) -> None:
-        self._queue.close()
 
     async def wait_idle(self) -> None:
         await self._idle.wait()
@@ -124,13 +130,13 @@ class Workers(Generic[K]):
         """
         while True:
             try:
-                key = await self._queue.take()
+                key = await self.take()
             except QueueClosed:
                 return
             self.busy += 1
             self._idle.clear()
             self._has_next = False
-            if self.busy < self._count:
+            if self.busy < self._most_workers:
                 self._add_worker(tasks)
             await self._finish(key)
             if self._has_next:
@@ -144,7 +150,7 @@ class Workers(Generic[K]):
             self.busy -= 1
             if self.busy == 0:
                 self._idle.set()
-            self._queue.done(key)
+            self.done(key)
 
     async def _reconcile_key(self, key: K) -> None:
         try:
@@ -160,14 +166,14 @@ class Workers(Generic[K]):
         else:
             self._bugs.pop(key, None)
             if result.again is not None:
-                self._queue.add_after(key, result.again)
+                self.add_after(key, result.again)
 
     def _back_off(self, key: K, error: BaseException) -> None:
         self._bugs[key] = self._bugs.get(key, 0) + 1
         delay = self._backoff.delay(self._bugs[key], self._rng())
         stack = "".join(traceback.format_exception(error))
         log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error, stack=stack)
-        self._queue.add_after(key, delay)
+        self.add_after(key, delay)
 
 
 class Waker:
@@ -177,22 +183,29 @@ class Waker:
     group that it left.
     """
 
-    def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName], None]) -> None:
-        self._sets, self._add = sets, add
+    def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName, timedelta], None]) -> None:
+        """`add` is called with a group to wake after so long."""
+        self._sets, self.add = sets, add
 
-    def on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         for group in dict.fromkeys(version.group for version in (old, new) if version is not None):
             if group is not None:
-                self._add(group)
+                self.add(group, AT_ONCE)
 
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         owners = (version.owner_uid for version in (old, new) if version is not None)
         for owner in dict.fromkeys(owners):
-            sts = None if owner is None else self._sets.get_by_uid(owner)
-            if sts is not None and sts.group is not None:
-                self._add(sts.group)
+            self.wake_owner(owner)
+
+    def wake_owner(self, set_uid: Uid | None) -> None:
+        """Wake the group of a StatefulSet."""
+        sts = None if set_uid is None else self._sets.get_by_uid(set_uid)
+        if sts is not None and sts.group is not None:
+            self.add(sts.group, AT_ONCE)
+
+    def wake_all(self, after: timedelta = AT_ONCE) -> None:
+        for group in self._sets.list_groups():
+            self.add(group, after)
 
 
 def name_attempt(action: Action) -> Attempt:

@@ -20,6 +20,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.store import PodStore, StatefulSetStore, is_older, name_set
 from rollout_operator.model.names import REVISION_LABEL, GroupName, Uid
 from rollout_operator.model.objects import (
+    AnySet,
     Deletion,
     Newcomers,
     Pod,
@@ -49,7 +50,6 @@ LATEST: Final = timedelta(minutes=1)
 
 _Scope: TypeAlias = tuple[str, str]
 """What a zone belongs to: a group, a budget or a policy, by kind and name."""
-AnySet: TypeAlias = StatefulSet | Unreadable
 OwnedPods: TypeAlias = Mapping[Uid | None, Sequence[Pod | Unreadable]]
 """Pods by the UID of their owner; None for those without one."""
 Selects: TypeAlias = Callable[[Mapping[str, str]], bool]

@@ -202,6 +202,8 @@ class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AnyWatched: TypeAlias = WatchedObject | Unreadable
+AnySet: TypeAlias = StatefulSet | Unreadable
+AnyPod: TypeAlias = Pod | Unreadable
 
 
 class SelectorTerm(msgspec.Struct, frozen=True, kw_only=True):

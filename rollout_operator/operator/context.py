@@ -6,7 +6,6 @@ background, and nothing waits for them.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock, refine_time
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Controller, Waker
 from rollout_operator.guards.departed import GROUP, DepartedZones
 from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
 from rollout_operator.guards.grants import InFlight, OwnDeletes
@@ -39,7 +38,7 @@ from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyPod, AnySet, Group, Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, RecordRevision, Replacement, Verdict
 from rollout_operator.model.scaling import Review, Scalable, ScaleZone
 from rollout_operator.planning.events import (
@@ -81,31 +80,29 @@ _LATE_TIMEOUTS: Final = 2
 _BROKEN_LIMIT: Final = timedelta(minutes=3)
 
 
-class Feature(ABC):
-    """Works by workers of its own once this process acts."""
+class Feature:
+    """Works by controllers of its own once this process acts."""
 
-    _workers: Workers[Any]
-
-    def _list_workers(self) -> Sequence[Workers[Any]]:
-        return (self._workers,)
+    controllers: Sequence[Controller[Any]] = ()
 
     @property
     def busy(self) -> int:
         """Return how many keys are being reconciled."""
-        return sum(workers.busy for workers in self._list_workers())
+        return sum(controller.busy for controller in self.controllers)
 
-    @abstractmethod
-    def start(self, tasks: TaskStack) -> None: ...
+    def start(self, tasks: TaskStack) -> None:
+        for controller in self.controllers:
+            tasks.start(controller.name, controller.run())
 
     def close(self) -> None:
         """Begin nothing new."""
-        for workers in self._list_workers():
-            workers.close()
+        for controller in self.controllers:
+            controller.close()
 
     async def finish(self) -> None:
         """Wait until no key is being reconciled."""
-        for workers in self._list_workers():
-            await workers.wait_idle()
+        for controller in self.controllers:
+            await controller.wait_idle()
 
 
 class Clients(msgspec.Struct, frozen=True, kw_only=True):
@@ -447,6 +444,13 @@ class Context:
         self.set_informer.staleness.add(SNAPSHOT_LIMIT, callback)
         self.pod_informer.staleness.add(SNAPSHOT_LIMIT, callback)
 
+    def wake_groups(self, waker: Waker) -> None:
+        """Wake groups by changes of pods, and by what else they are decided on."""
+        self.pod_informer.on_change(waker.on_pod)
+        self.departed.on_change(GROUP, lambda name: waker.add(GroupName(name), AT_ONCE))
+        # They wait for the caches now; else they would show their last state until a resync.
+        self.on_stale(waker.wake_all)
+
     def refresh(self, cause: str) -> None:
         self.set_informer.refresh(cause)
         self.pod_informer.refresh(cause)
@@ -523,11 +527,11 @@ class Context:
         """Return a name for a writer of records that no other process of the namespace has."""
         return f"{self.rng():.16f}"[2:]
 
-    def _follow_sets(self, client: ApiClient) -> AnyInformer[StatefulSet | Unreadable]:
+    def _follow_sets(self, client: ApiClient) -> AnyInformer[AnySet]:
         of = self._collect(STATEFULSETS, decode_statefulset, self.sets)
         return self._report(of, self.share_informer(client, of, lambda cluster: cluster.sets))
 
-    def _follow_pods(self, client: ApiClient) -> AnyInformer[Pod | Unreadable]:
+    def _follow_pods(self, client: ApiClient) -> AnyInformer[AnyPod]:
         """Return an informer of the pods of this namespace alone.
 
         A cluster-wide watch would decode the pods of all namespaces that are not watched.

@@ -6,30 +6,25 @@ served, because counts that we write come back as reviews. In shadow mode a cont
 decides replaces those of rollouts and scaling.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, WorkQueue
+from rollout_operator.aio.queue import BUGS, Backoff
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.budgets import (
-    SETTLE,
-    BudgetStatuses,
-    DisruptionController,
-    PodKey,
-)
+from rollout_operator.controllers.budgets import SETTLE, BudgetStatuses, DisruptionController
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer, choose_most_live_reads
 from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
 from rollout_operator.controllers.rollout import OtherOperators, RolloutController
 from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
 from rollout_operator.controllers.shadow import Differences, ShadowController
-from rollout_operator.controllers.worker import Attempts, Waker, Workers
+from rollout_operator.controllers.worker import Attempts, Controller, Waker
 from rollout_operator.guards.arbiter import (
     Accounts,
     Arbiter,
@@ -37,7 +32,7 @@ from rollout_operator.guards.arbiter import (
     BudgetAccount,
     BudgetCatalog,
 )
-from rollout_operator.guards.departed import BUDGET, GROUP, AnySet
+from rollout_operator.guards.departed import BUDGET
 from rollout_operator.guards.grants import Recorder
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS, Reader
 from rollout_operator.kube.informer import Collection
@@ -58,14 +53,13 @@ from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import WirePlaced
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, selects
+from rollout_operator.model.objects import AnyPod, AnySet, Pod, StatefulSet, selects
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.replicas import keeps_time
 from rollout_operator.planning.scaling import is_scaled
 from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
 # our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
@@ -73,8 +67,6 @@ from rollout_operator.telemetry.spans import trace_keys
 _ROLLOUT_WORKERS: Final = 128
 # Groups whose counts are reconciled at a time; each mostly waits for the API server.
 _SCALING_WORKERS: Final = 32
-# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
-_CALLERS: Final = 64
 # Pods whose grants are reconciled at a time; each mostly waits for the API server.
 _BUDGET_WORKERS: Final = 4
 # Groups that are reconciled at a time; it costs no request but those for the zone tracker.
@@ -91,47 +83,39 @@ _POLICY: Final = msgspec.json.Decoder(WirePlaced)
 class Rollouts(Feature):
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context
-        self._queue: WorkQueue[GroupName] = WorkQueue(
-            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
-                waited.total_seconds()
-            )
-        )
-        self._waker = Waker(context.sets, self._queue.add)
+        longest = context.settings.reconcile_interval
         self._others = OtherOperators(
             context.sets,
             context.deletes,
             context.clock,
             lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
         )
+        self.controller = controller = Controller(
+            "reconcile rollout",
+            self._build_reconciler(arbiter, longest).reconcile,
+            workers=_ROLLOUT_WORKERS,
+            backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
+            rng=context.rng,
+            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
+                waited.total_seconds()
+            ),
+        )
+        self.controllers = (controller,)
+        self.waker = Waker(context.sets, controller.add_after)
         context.set_informer.on_change(self._on_set)
         # Before the group is woken by the same change.
         context.pod_informer.on_change(self._others.on_pod)
-        context.pod_informer.on_change(self._waker.on_pod)
+        context.wake_groups(self.waker)
         context.downscales.on_change(self._wake_group)
-        context.in_flight.on_change(self._wake_owner)
-        context.departed.on_change(GROUP, lambda name: self._queue.add(GroupName(name)))
-        # They wait for the budgets now; else they would show their last state until a resync.
-        context.on_stale(self.wake_all)
-        longest = context.settings.reconcile_interval
-        self._workers: Workers[GroupName] = Workers(
-            self._queue,
-            trace_keys("reconcile rollout", self._build_controller(arbiter, longest).reconcile),
-            count=_ROLLOUT_WORKERS,
-            backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
-            rng=context.rng,
-        )
-        context.metrics.queue_depth.set_function(lambda: self._queue.depth)
-        context.metrics.workers_busy.set_function(lambda: self._workers.busy)
+        context.in_flight.on_change(lambda pod: self.waker.wake_owner(pod.owner_uid))
+        context.metrics.queue_depth.set_function(lambda: controller.depth)
+        context.metrics.workers_busy.set_function(lambda: controller.busy)
 
     def start(self, tasks: TaskStack) -> None:
         self._others.begin()
-        tasks.start("workers", self._workers.run())
+        super().start(tasks)
 
-    def wake_all(self, after: timedelta = AT_ONCE) -> None:
-        for group in self._context.sets.list_groups():
-            self._queue.add_after(group, after)
-
-    def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
+    def _build_reconciler(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
         context = self._context
         observer = replace(
             context.make_observer(context.open("observing", Priority.READ)),
@@ -161,9 +145,7 @@ class Rollouts(Feature):
             refresh=context.refresh,
         )
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Wake the group of a StatefulSet, unless only our own marks on it changed."""
         is_ours = (
             isinstance(old, StatefulSet)
@@ -171,32 +153,27 @@ class Rollouts(Feature):
             and self._context.downscales.intents.concerns_us_only(old, new)
         )
         if not is_ours:
-            self._waker.on_set(old, new)
+            self.waker.on_set(old, new)
 
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
         if group is not None and self._context.sets.list_group(group):
-            self._queue.add(group)
-
-    def _wake_owner(self, pod: Pod) -> None:
-        owner = pod.owner_uid
-        sts = None if owner is None else self._context.sets.get_by_uid(owner)
-        if sts is not None and sts.group is not None:
-            self._queue.add(sts.group)
+            self.controller.add(group)
 
 
 class Scaling(Feature):
     def __init__(self, context: Context, process: str) -> None:
         """`process` is a name that no other process of the namespace has."""
         self._context = context
-        self._queue: WorkQueue[GroupName] = WorkQueue()
-        self._client = client = context.open("scaling", Priority.READ)
+        self._waker = Waker(context.sets, self._wake)
+        client = context.open("scaling", Priority.READ)
         # A client of its own: pods that hang never delay the pods of a review.
         self._calls = context.make_pod_client()
         self._pod_calls = PodCaller(
             self._calls,
             now=partial(context.get_time, client),
-            on_answers=self._wake_set,
+            on_answers=self._waker.wake_owner,
             late_calls=context.late_calls,
+            rng=context.rng,
         )
         self._references = References(
             # Many objects that cannot be watched may take all tokens: all other reads go first.
@@ -207,8 +184,6 @@ class Scaling(Feature):
             clock=context.clock,
             rng=context.rng,
         )
-        self._references.on_change(self._queue.add)
-        self._waker = Waker(context.sets, self._wake)
         observer = context.make_observer(client)
         self._removals = Removals(
             context.downscales.intents, context.clock, context.settings.client_qps
@@ -233,43 +208,30 @@ class Scaling(Feature):
             on_scaled=context.events.on_scaled,
         )
         self._contests = Contests(client, context.clock, context.settings.operator_name)
-        self._controller = self._build_controller(observer)
-        self._workers: Workers[GroupName] = Workers(
-            self._queue,
-            trace_keys("reconcile scaling", self._controller.reconcile),
+        self._reconciler = self._build_reconciler(observer)
+        self.controller = Controller(
+            "reconcile scaling",
+            self._reconciler.reconcile,
             # Answers of pods and live reads must still count when the count is written.
-            count=min(_SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
+            workers=min(_SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
             rng=context.rng,
         )
-        self._callers: Workers[Uid] = Workers(
-            self._pod_calls.queue,
-            trace_keys("call pods", self._pod_calls.reconcile),
-            count=_CALLERS,
-            rng=context.rng,
-        )
-        context.downscales.on_change(lambda uid, group: self._wake_set(uid))
+        self.controllers = (self.controller, self._pod_calls.controller)
+        self._references.on_change(self.controller.add)
+        context.downscales.on_change(lambda uid, group: self._waker.wake_owner(uid))
         context.set_informer.on_change(self._on_set)
-        context.pod_informer.on_change(self._waker.on_pod)
-        context.on_stale(self._wake_all)
-        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
+        context.wake_groups(self._waker)
 
     def start(self, tasks: TaskStack) -> None:
         tasks.start("references", self._references.run())
-        tasks.start("scaling workers", self._workers.run())
-        tasks.start("pod callers", self._callers.run())
-
-    def close(self) -> None:
-        super().close()
-        self._callers.close()
+        super().start(tasks)
 
     async def finish(self) -> None:
         """Wait for reconciles; calls to pods are cut off."""
-        await super().finish()
+        await self.controller.wait_idle()
         await self._calls.close()
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         if old is not None and new is None:
             self._pod_calls.forget(old.uid)
             self._counts.forget(old.uid)
@@ -278,20 +240,11 @@ class Scaling(Feature):
             self._record_downscale(old, new)
         self._waker.on_set(old, new)
 
-    def _wake_set(self, set_uid: Uid) -> None:
-        sts = self._context.sets.get_by_uid(set_uid)
-        if sts is not None and sts.group is not None:
-            self._wake(sts.group)
-
-    def _wake_all(self) -> None:
-        for group in self._context.sets.list_groups():
-            self._wake(group)
-
-    def _wake(self, group: GroupName) -> None:
+    def _wake(self, group: GroupName, after: timedelta) -> None:
         """Reconcile a group if we manage one of its counts: most events are of other groups."""
         members = self._context.sets.list_group(group)
-        if self._controller.knows(group) or is_scaled(members):
-            self._queue.add(group)
+        if self._reconciler.knows(group) or is_scaled(members):
+            self.controller.add_after(group, after)
 
     def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
         """Record the time of a downscale that nothing else records (SEED-066)."""
@@ -302,7 +255,7 @@ class Scaling(Feature):
         if is_kept and not self._counts.has_written(new):
             self._counts.record_downscale(new.uid)
 
-    def _build_controller(self, observer: Observer) -> ScalingController:
+    def _build_reconciler(self, observer: Observer) -> ScalingController:
         context = self._context
         attempts = Attempts(
             context.clock, longest=context.settings.reconcile_interval, rng=context.rng
@@ -371,8 +324,7 @@ class Budgets(Feature):
         self.arbiter = Arbiter(common)
         self.accounts = Accounts(common)
         context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
-        self._queue: WorkQueue[PodKey] = WorkQueue()
-        controller = DisruptionController(
+        reconciler = DisruptionController(
             pods=context.pods,
             in_flight=context.in_flight,
             recorder=Recorder(releasing, context.clock, name),
@@ -380,13 +332,11 @@ class Budgets(Feature):
             clock=context.clock,
             metrics=context.metrics.disruptions,
         )
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile budgets", controller.reconcile),
-            count=_BUDGET_WORKERS,
-            rng=context.rng,
+        self.controller = Controller(
+            "reconcile budgets", reconciler.reconcile, workers=_BUDGET_WORKERS, rng=context.rng
         )
-        context.in_flight.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))
+        self.controllers = (self.controller,)
+        context.in_flight.on_change(lambda pod: self.controller.add((pod.namespace, pod.name)))
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
@@ -398,17 +348,17 @@ class Budgets(Feature):
     def start(self, tasks: TaskStack) -> None:
         self.arbiter.begin()
         self._context.events.report_budgets(self._store.list_all())
-        tasks.start("disruption workers", self._workers.run())
+        super().start(tasks)
         tasks.start("releases of grants", self.arbiter.run())
 
     def describe(self) -> Iterator[BudgetDescription]:
         """Yield the budgets by name; each takes milliseconds."""
         return self.accounts.list_descriptions()
 
-    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         for pod in (old, new):
             if isinstance(pod, Pod) and (pod.disruption or self._context.in_flight.get(pod.uid)):
-                self._queue.add((pod.namespace, pod.name))
+                self.controller.add((pod.namespace, pod.name))
 
     def _on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Take over a budget; a zone that it no longer selects may be short."""
@@ -458,7 +408,7 @@ class Shadow(Feature):
             rng=context.rng,
         )
         self._differences = Differences(context.sets, context.clock, context.metrics)
-        controller = ShadowController(
+        reconciler = ShadowController(
             observer=context.make_observer(client),
             arbiter=arbiter,
             differences=self._differences,
@@ -469,29 +419,21 @@ class Shadow(Feature):
             clock=context.clock,
             cluster_domain=context.settings.cluster_domain,
         )
-        self._queue: WorkQueue[GroupName] = WorkQueue()
-        shadowed = trace_keys("reconcile shadow", controller.reconcile)
-        self._workers = Workers(self._queue, shadowed, count=_SHADOW_WORKERS, rng=context.rng)
-        waker = Waker(context.sets, self._queue.add)
-        context.set_informer.on_change(waker.on_set)
+        self.controller = Controller(
+            "reconcile shadow", reconciler.reconcile, workers=_SHADOW_WORKERS, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        self.waker = Waker(context.sets, self.controller.add_after)
+        context.set_informer.on_change(self.waker.on_set)
         # Before the group is woken by the same change.
         context.pod_informer.on_change(self._differences.on_pod)
-        context.pod_informer.on_change(waker.on_pod)
-        context.on_stale(self.wake_all)
-        context.departed.on_change(GROUP, lambda name: self._queue.add(GroupName(name)))
-        self._references.on_change(self._queue.add)
+        context.wake_groups(self.waker)
+        self._references.on_change(self.controller.add)
         context.health.part("shadow mode", describe=self._describe)
-
-    def _list_workers(self) -> Sequence[Workers[Any]]:
-        return [self._workers]
 
     def start(self, tasks: TaskStack) -> None:
         tasks.start("references", self._references.run())
-        tasks.start("workers", self._workers.run())
-
-    def wake_all(self, after: timedelta = AT_ONCE) -> None:
-        for group in self._context.sets.list_groups():
-            self._queue.add_after(group, after)
+        super().start(tasks)
 
     def _describe(self) -> str:
         total = self._differences.total
@@ -503,7 +445,6 @@ class BudgetReports(Feature):
 
     def __init__(self, context: Context, budgets: Budgets) -> None:
         self._budgets = budgets
-        self._queue: WorkQueue[str] = WorkQueue()
         # The budgets that select a StatefulSet, and the other way round, as they were last seen.
         self._names: dict[Uid, set[str]] = {}
         self._zones: dict[str, tuple[Uid, ...]] = {}
@@ -515,8 +456,10 @@ class BudgetReports(Feature):
             now=partial(context.get_time, client),
             clock=context.clock,
         )
-        reconcile = trace_keys("reconcile budget status", statuses.reconcile)
-        self._workers = Workers(self._queue, reconcile, count=1, rng=context.rng)
+        self.controller = Controller(
+            "reconcile budget status", statuses.reconcile, workers=1, rng=context.rng
+        )
+        self.controllers = (self.controller,)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
         context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
@@ -527,7 +470,7 @@ class BudgetReports(Feature):
     def start(self, tasks: TaskStack) -> None:
         self._is_running = True
         self._wake_all()
-        tasks.start("budget status", self._workers.run())
+        super().start(tasks)
 
     async def finish(self) -> None:
         """Return at once: the next process repeats a write that is cut off."""
@@ -546,9 +489,7 @@ class BudgetReports(Feature):
             self._names.setdefault(uid, set()).add(name)
         return account
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         sets = [version for version in (old, new) if version is not None]
         self._wake_owners(sts.uid for sts in sets)
         for budget in self._budgets.catalog.list_all():
@@ -556,7 +497,7 @@ class BudgetReports(Feature):
             if any(selects(own, sts.labels) for own in budget.selectors for sts in sets):
                 self._wake(budget.name)
 
-    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         self._wake_owners({version.owner_uid for version in (old, new) if version is not None})
 
     def _wake_owners(self, owners: Iterable[Uid | None]) -> None:
@@ -571,7 +512,7 @@ class BudgetReports(Feature):
 
     def _wake(self, name: str) -> None:
         if self._is_running:
-            self._queue.add_after(name, SETTLE)
+            self.controller.add_after(name, SETTLE)
 
 
 class UnobeyedPolicies(Feature):
@@ -580,9 +521,6 @@ class UnobeyedPolicies(Feature):
     def __init__(self, context: Context, budgets: Budgets) -> None:
         self._context = context
         self._client = context.open("finding policies", Priority.LIST)
-
-    def _list_workers(self) -> Sequence[Workers[Any]]:
-        return ()
 
     def start(self, tasks: TaskStack) -> None:
         context = self._context

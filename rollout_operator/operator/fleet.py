@@ -204,10 +204,10 @@ class Engine:
             self._features = (self._rollouts, self._budgets, scaling)
         if self._policies is not None:
             self._features = (*self._features, self._policies)
-            self._policies.on_change(self._rollouts.wake_all)
+            self._policies.on_change(self._rollouts.waker.wake_all)
         if self._releases is not None:
             self._features = (*self._features, self._releases)
-        self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
+        self._budgets.informer.on_change(lambda old, new: self._rollouts.waker.wake_all())
         self._reviews: Reviews | None = None
         self._observer = context.make_observer(context.following)
         self.health = context.health

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.queue import AT_ONCE, WorkQueue
+from rollout_operator.aio.queue import AT_ONCE
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.observe import Observer, choose_most_live_reads
@@ -24,9 +24,9 @@ from rollout_operator.controllers.policies import (
 )
 from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRule
 from rollout_operator.controllers.rollout import Steps
-from rollout_operator.controllers.worker import Attempts, Workers
+from rollout_operator.controllers.worker import Attempts, Controller
 from rollout_operator.guards.arbiter import Arbiter
-from rollout_operator.guards.departed import POLICY, AnySet
+from rollout_operator.guards.departed import POLICY
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
@@ -35,13 +35,12 @@ from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.names import Denied, GroupName, Uid
-from rollout_operator.model.objects import LabelSelector, Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyPod, AnySet, LabelSelector, StatefulSet, Unreadable
 from rollout_operator.model.policy import Policy, PolicyScope, WatchedPolicy
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.conditions import REASONS
 from rollout_operator.planning.describe_policies import describe_policy, describe_unreadable_policy
 from rollout_operator.telemetry.extra import PolicyMetrics
-from rollout_operator.telemetry.spans import trace_keys
 
 # Policies that are reconciled at a time; each mostly waits for the API server.
 _WORKERS: Final = 16
@@ -67,14 +66,11 @@ class Policies(Feature):
         self._nodes = context.process.nodes
         self._observing = observing = context.open("observing policies", Priority.READ)
         self._placements = Placements(observing, context.namespace, context.pods, self._nodes)
-        self._queue: WorkQueue[str] = WorkQueue()
-        self._controller = self._build_controller(arbiter)
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile policy", self._controller.reconcile),
-            count=_WORKERS,
-            rng=context.rng,
+        self._reconciler = self._build_reconciler(arbiter)
+        self.controller = Controller(
+            "reconcile policy", self._reconciler.reconcile, workers=_WORKERS, rng=context.rng
         )
+        self.controllers = (self.controller,)
         self._connect()
 
     def on_change(self, callback: Callable[[timedelta], None]) -> None:
@@ -94,7 +90,7 @@ class Policies(Feature):
             if isinstance(policy, Unreadable):
                 yield describe_unreadable_policy(policy)
             else:
-                newest, waits = self._controller.get(policy.name)
+                newest, waits = self._reconciler.get(policy.name)
                 scope = self.owners.find(policy.name)
                 yield describe_policy(newest or policy, scope, waits, now=self._context.clock.now())
 
@@ -103,7 +99,7 @@ class Policies(Feature):
 
     def start(self, tasks: TaskStack) -> None:
         self._wake_all()
-        tasks.start("policy workers", self._workers.run())
+        super().start(tasks)
 
     def _connect(self) -> None:
         context = self._context
@@ -121,7 +117,7 @@ class Policies(Feature):
         context.in_flight.on_change(lambda pod: self._wake_owner(pod.owner_uid))
         context.on_stale(self._wake_all)
         context.departed.add_kind(POLICY, self._list_names, self._selects)
-        context.departed.on_change(POLICY, self._queue.add)
+        context.departed.on_change(POLICY, self.controller.add)
 
     def _list_names(self) -> Iterator[str]:
         return (policy.name for policy in self.store.list_all())
@@ -150,7 +146,7 @@ class Policies(Feature):
         if sts is not None and all(own.name != name for own in scope.sets):
             self._context.departed.on_left([(POLICY, scope.policy.head.name)], sts, sts)
 
-    def _build_controller(self, arbiter: Arbiter) -> PolicyController:
+    def _build_reconciler(self, arbiter: Arbiter) -> PolicyController:
         context, observing = self._context, self._observing
         recording = context.open("recording policies", Priority.ANSWER)
         attempts = Attempts(
@@ -215,18 +211,16 @@ class Policies(Feature):
     ) -> None:
         for version in (old, new):
             if version is not None:
-                self._queue.add(version.name)
+                self.controller.add(version.name)
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         for version in (old, new):
             if version is not None:
                 self._wake_owner(version.uid)
         if old is not None and new is None:
             self._placements.forget_set(old.name)
 
-    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         for version in (old, new):
             if version is not None:
                 self._wake_owner(version.owner_uid)
@@ -234,11 +228,11 @@ class Policies(Feature):
     def _wake_owner(self, owner: Uid | None) -> None:
         name = None if owner is None else self.owners.find_name(owner)
         if name is not None:
-            self._queue.add(name)
+            self.controller.add(name)
 
     def _wake_all(self, after: timedelta = AT_ONCE) -> None:
         for policy in self.store.list_all():
-            self._queue.add_after(policy.name, after)
+            self.controller.add_after(policy.name, after)
 
 
 def _get_selector(policy: WatchedPolicy | Unreadable | None) -> LabelSelector | None:

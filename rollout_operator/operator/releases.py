@@ -10,22 +10,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
 from rollout_operator.config.flags import KUBERIK as AS_KUBERIK
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
+    Controller,
     GetCached,
     NewestObjects,
     Result,
     StatusWriter,
-    Workers,
 )
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import ApiClient, JsonObject, Resource
@@ -110,14 +109,11 @@ from rollout_operator.releases.sources import (
     list_concerned,
 )
 from rollout_operator.telemetry.logs import bind_keys, log
-from rollout_operator.telemetry.spans import trace_keys
 
 # Objects of a kind that are reconciled at a time; each mostly waits for the API server.
 _RELEASE_WORKERS: Final = 16
 _CHECK_WORKERS: Final = 8
 _SCHEDULE_WORKERS: Final = 4
-# Registries that are read at a time, for all Rollouts of a namespace.
-_REGISTRY_WORKERS: Final = 4
 # For one request to a registry, with its whole answer.
 _REQUEST_LIMIT: Final = timedelta(seconds=15)
 # Outcomes of look-ups that say nothing about a registry.
@@ -146,17 +142,15 @@ class _Named(Feature, Generic[C]):
 
     def __init__(self, kind: FollowedKind, span: str, count: int, rng: Callable[[], float]) -> None:
         self._kind = kind
-        self._queue: WorkQueue[str] = WorkQueue()
-        self._workers = Workers(
-            self._queue, trace_keys(span, self._reconcile), count=count, rng=rng
-        )
+        self._queue: Controller[str] = Controller(span, self._reconcile, workers=count, rng=rng)
+        self.controllers = (self._queue,)
 
     async def _reconcile(self, name: str) -> Result:
         return await self._controller.reconcile(name)
 
     def start(self, tasks: TaskStack) -> None:
         self._wake_all()
-        tasks.start(f"{self._kind.kind} workers", self._workers.run())
+        super().start(tasks)
 
     def _wake_all(self) -> None:
         for watched in self._kind.store.list_all():
@@ -201,16 +195,13 @@ class RolloutReleases(_Named[ReleaseController]):
         super().start(tasks)
         if self._look_ups is not None:
             tasks.start("registry connections", self._keep_connections())
-            look_ups = self._look_ups
-            workers = Workers(
-                look_ups.queue, look_ups.look_up, count=_REGISTRY_WORKERS, rng=self._context.rng
-            )
-            tasks.start("look-ups of releases", workers.run())
+            look_ups = self._look_ups.controller
+            tasks.start(look_ups.name, look_ups.run())
 
     def close(self) -> None:
         super().close()
         if self._look_ups is not None:
-            self._look_ups.queue.close()
+            self._look_ups.controller.close()
 
     def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
         """Return the known places that carry the tag of a Rollout."""
@@ -229,6 +220,7 @@ class RolloutReleases(_Named[ReleaseController]):
             context.open("reading pull secrets", Priority.READ),
             context.clock,
             self._queue.add_after,
+            rng=context.rng,
         )
 
     def _build_controller(self) -> ReleaseController:
@@ -422,13 +414,10 @@ class OtherHealthChecks(Feature):
         catalog = KindCatalog(self._client, process.clock)
         self._reader = CheckReader(self._client, catalog, self._shared.find_stall, compat)
         self._controllers: dict[str, CheckController] = {}
-        self._queue: WorkQueue[tuple[str, str]] = WorkQueue()
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile health check", self._reconcile),
-            count=_CHECK_WORKERS,
-            rng=process.rng,
+        self._queue: Controller[tuple[str, str]] = Controller(
+            "reconcile health check", self._reconcile, workers=_CHECK_WORKERS, rng=process.rng
         )
+        self.controllers = (self._queue,)
         self._shared.wake_others = self._wake
         self._shared.checks.on_change(self._on_check, self._wake_all)
 
@@ -437,7 +426,7 @@ class OtherHealthChecks(Feature):
 
     def start(self, tasks: TaskStack) -> None:
         self._wake_all()
-        tasks.start("health workers of other namespaces", self._workers.run())
+        super().start(tasks)
 
     def _wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
         for check in self._shared.checks.list_checks():
@@ -639,11 +628,12 @@ class Releases(Feature):
             lambda: list_decoded(caches.checks.store.list_all(), HealthCheck),
         )
         self._rollouts = RolloutReleases(context, caches)
-        self._controllers = (
+        self._features = (
             self._rollouts,
             self._build_schedules(),
             _HealthChecks(context, caches),
         )
+        self.controllers = [each for feature in self._features for each in feature.controllers]
 
     def _build_schedules(self) -> _Schedules:
         context, caches = self._context, self._caches
@@ -657,20 +647,17 @@ class Releases(Feature):
             namespace=context.namespace,
         )
 
-    def _list_workers(self) -> Sequence[Workers[Any]]:
-        return [workers for each in self._controllers for workers in each._list_workers()]
-
     def follow(self, tasks: TaskStack) -> None:
         for kind in self._caches.list_kinds():
             tasks.start(f"{kind.kind} informer", kind.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
-        for controller in self._controllers:
-            controller.start(tasks)
+        for feature in self._features:
+            feature.start(tasks)
 
     def close(self) -> None:
-        for controller in self._controllers:
-            controller.close()
+        for feature in self._features:
+            feature.close()
 
     def describe_releases(self) -> Iterator[ReleaseDescription]:
         common = ReleaseObjects(schedules=self._list_schedules(), checks=self._list_checks())

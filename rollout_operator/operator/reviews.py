@@ -16,11 +16,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.downscales import DownscaleController
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Controller
 from rollout_operator.guards.downscales import ReservationState
 from rollout_operator.guards.prepared_pods import PodRecords
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient, Resource
@@ -28,11 +27,10 @@ from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Configuration, ConfigurationStore
 from rollout_operator.model.decode.installation import webhook_decoder
-from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
     Pod,
-    StatefulSet,
-    Unreadable,
     WebhookConfiguration,
     list_failure_policies,
 )
@@ -45,7 +43,6 @@ from rollout_operator.planning.budgets import is_running
 from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse
 from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import bind_keys, log
-from rollout_operator.telemetry.spans import trace_keys
 from rollout_operator.web.dispatch import Forwarder, LeaderOnly, Reviewer, ReviewHook
 from rollout_operator.web.eviction import PodEviction, ZpdbValidation
 from rollout_operator.web.middleware import name_route
@@ -146,9 +143,11 @@ class Reviews:
         self._settling = context.open("settling", Priority.READ)
         self._name = context.make_name()
         self._reads = UnconfirmedReads(context.settings.client_qps)
-        self._queue: WorkQueue[Uid] = WorkQueue()
-        self._workers: Workers[Uid] | None = None
         self._calls = context.make_pod_client()
+        self._downscales = self._build_reconciler()
+        self.controller = Controller(
+            "reconcile downscales", self._downscales.reconcile, workers=_WORKERS, rng=context.rng
+        )
         self._forwarder = forwarder
         self._led = {
             PREPARE_PATH: replace(
@@ -204,24 +203,21 @@ class Reviews:
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
-        self._queue.close()
-        if self._workers is not None:
-            await self._workers.wait_idle()
+        self.controller.close()
+        await self.controller.wait_idle()
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         for sts in (old, new):
             # The time of the last downscale of a set that is gone is remembered, too.
             if sts is not None and (new is None or self._context.downscales.remembers(sts.uid)):
-                self._queue.add(sts.uid)
+                self.controller.add(sts.uid)
 
-    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         for pod in (old, new):
             uid = None if pod is None else pod.owner_uid
             has_record = isinstance(pod, Pod) and pod.downscale_record != ""
             if uid is not None and (has_record or self._context.downscales.remembers(uid)):
-                self._queue.add(uid)
+                self.controller.add(uid)
 
     async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
         downscales, changed = self._context.downscales, asyncio.Event()
@@ -334,13 +330,12 @@ class Reviews:
         """
         return self._configurations.collect_kinds(path) == {MUTATING_WEBHOOKS.kind}
 
-    def lead(self, tasks: TaskStack) -> None:
+    def _build_reconciler(self) -> DownscaleController:
         context = self._context
-        downscales = context.downscales
-        controller = DownscaleController(
+        return DownscaleController(
             sets=context.sets,
             pods=context.pods,
-            downscales=downscales,
+            downscales=context.downscales,
             locks=context.locks,
             records=context.make_records(self._settling),
             pod_records=PodRecords(self._settling, self._name),
@@ -350,18 +345,15 @@ class Reviews:
             server_time=partial(context.get_time, self._reviewing),
             cluster_domain=context.settings.cluster_domain,
         )
+
+    def lead(self, tasks: TaskStack) -> None:
+        controller, downscales = self.controller, self._context.downscales
         # Before any rollout is reconciled: a downscale underway holds its group back.
-        failed = controller.adopt_all()
-        downscales.on_change(lambda uid, group: self._queue.add(uid))
+        failed = self._downscales.adopt_all()
+        downscales.on_change(lambda uid, group: controller.add(uid))
         for uid in (*failed, *downscales.list_sets()):
-            self._queue.add(uid)
-        self._workers = Workers(
-            self._queue,
-            trace_keys("reconcile downscales", controller.reconcile),
-            count=_WORKERS,
-            rng=context.rng,
-        )
-        tasks.start("downscale workers", self._workers.run())
+            controller.add(uid)
+        tasks.start(controller.name, controller.run())
         self._show_downscales()
 
     def _show_downscales(self) -> None:

@@ -20,15 +20,14 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.worker import Result
+from rollout_operator.controllers.worker import Controller, Result
 from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, SECRETS, Reader, Resource
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.kinds import FollowedKind, KindSource, OnWatched
@@ -72,6 +71,8 @@ _MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
 # The tag of Rollouts that select HealthChecks by other means than the value of a label.
 _SELECTS: Final = "selects:"
+# Registries that are read at a time, for all Rollouts of a namespace.
+_WORKERS: Final = 4
 
 
 class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
@@ -412,7 +413,7 @@ def _name(repository: ImageRepository) -> str:
     return f"ImageRepository {repository.head.key}"
 
 
-class LookUpKey(msgspec.Struct, frozen=True):
+class LookUpKey(NamedTuple):
     """A tag of the images of an ImageRepository, for one Rollout."""
 
     rollout: str
@@ -447,11 +448,15 @@ class ReleaseLookUps:
         secrets: Reader,
         clock: Clock,
         wake: Callable[[str, timedelta], None],
+        *,
+        rng: Callable[[], float] = lambda: 1.0,
     ) -> None:
         """`wake` has a Rollout reconciled after so long, as there may be new answers."""
         self._registries, self._secrets = registries, secrets
         self._clock, self._wake = clock, wake
-        self.queue: WorkQueue[LookUpKey] = WorkQueue()
+        self.controller: Controller[LookUpKey] = Controller(
+            "look up releases", self.look_up, workers=_WORKERS, rng=rng
+        )
         self._states: dict[str, OrderedDict[str, _LookUpState]] = {}
         self._problems: dict[str, dict[str, tuple[str, int]]] = {}
         """The last problem of each tag of a Rollout, and how often in a row it occurred."""
@@ -468,10 +473,10 @@ class ReleaseLookUps:
         if state is None or (state.repository.image, state.digest) != (repository.image, digest):
             state = _LookUpState(repository=repository, interval=interval, digest=digest)
             self._remember(key, state)
-            self.queue.add(key)
+            self.controller.add(key)
         elif state.due_at is not None and self._clock.elapsed() >= state.due_at:
             state.repository, state.interval, state.due_at = repository, interval, None
-            self.queue.add(key)
+            self.controller.add(key)
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await state.answered.wait()

@@ -5,8 +5,8 @@ from collections import Counter, deque
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.queue import Backoff, WorkQueue
-from rollout_operator.controllers.worker import Attempts, Reconciles, Result, Waker, Workers
+from rollout_operator.aio.queue import Backoff
+from rollout_operator.controllers.worker import Attempts, Controller, Reconciles, Result, Waker
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.names import (
     GROUP_LABEL,
@@ -67,7 +67,6 @@ class WorkStage(Steps):
         self.cancels: set[str] = set()
         self.busy: set[str] = set()
         self.again: Counter[str] = Counter()
-        self.queue: WorkQueue[str] = WorkQueue()
 
     async def _once(self, name: str) -> timedelta | None:
         self.tried.append(name)
@@ -136,16 +135,16 @@ class WorkStage(Steps):
         keys: list[GroupName] = []
         sets = StatefulSetStore()
         sets.replace_all([sts("a")])
-        return Waker(sets, keys.append), keys
+        return Waker(sets, lambda key, after: keys.append(key)), keys
 
     # Workers
 
     async def do_workers(self, count: str = "1") -> None:
         backoff = Backoff(first=MILLISECOND, most=4 * MILLISECOND)
-        self.workers = Workers(
-            self.queue, self._reconcile, count=int(count), backoff=backoff, rng=lambda: 1.0
+        self.controller = Controller(
+            "work", self._reconcile, workers=int(count), backoff=backoff, rng=lambda: 1.0
         )
-        self.task = asyncio.create_task(self.workers.run())
+        self.task = asyncio.create_task(self.controller.run())
         await self._settle()
 
     async def _reconcile(self, key: str) -> Result:
@@ -183,16 +182,16 @@ class WorkStage(Steps):
     async def do_add(self, *keys: str) -> str:
         """Add keys; show how many workers there are."""
         for key in keys:
-            self.queue.add(key)
+            self.controller.add(key)
         await self._settle()
         count = sum(task.get_name() == "worker" for task in asyncio.all_tasks())
-        return f"{self.workers.busy} of {count} busy"
+        return f"{self.controller.busy} of {count} busy"
 
     async def do_close(self) -> str:
         """Close the queue; show whether the workers have ended."""
-        self.queue.close()
+        self.controller.close()
         await self._settle()
-        return "ended" if self.task.done() else f"{self.workers.busy} busy"
+        return "ended" if self.task.done() else f"{self.controller.busy} busy"
 
     async def do_log(self) -> str:
         """Show how many bugs were logged with their traceback."""

@@ -74,9 +74,9 @@ async def test_fp06_the_tasks_of_a_killed_process_are_known_to_be_left() -> None
         for process in processes:
             process.start()
             await process.wait_ready()
-            counts.append(sum(one.get_name() == "workers" for one in asyncio.all_tasks()))
+            counts.append(sum(one.get_name() == "reconcile rollout" for one in asyncio.all_tasks()))
         processes[0].crash()
         left = [one for one in asyncio.all_tasks() if is_left(one)]
-        assert sum(one.get_name() == "workers" for one in left) == counts[0]
+        assert sum(one.get_name() == "reconcile rollout" for one in left) == counts[0]
         assert counts[1] == 2 * counts[0] > 0
         assert not any(is_left(one) for one in of_world)

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.aio.queue import Backoff, WorkQueue
+from rollout_operator.aio.queue import Backoff
 from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Controller
 from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
 from rollout_operator.guards.grants import InFlight, OwnDeletes
 from rollout_operator.guards.prepared_pods import PodRecords
@@ -134,7 +134,7 @@ class Memory(msgspec.Struct):
     executor: Executor
     observer: Observer
     locks: Locks
-    queue: WorkQueue[Uid] = msgspec.field(default_factory=WorkQueue)
+    queue: Controller[Uid]
 
 
 class World:
@@ -200,7 +200,14 @@ class World:
             locks=locks,
             arbiter=OpenArbiter(),
         )
-        self.memory = Memory(downscales, controller, hook, executor, observer, locks)
+        queue = Controller(
+            "downscales",
+            controller.reconcile,
+            workers=2,
+            backoff=Backoff(first=SECOND, most=15 * SECOND),
+            rng=lambda: 1,
+        )
+        self.memory = Memory(downscales, controller, hook, executor, observer, locks, queue)
         return self.memory
 
     def _make_records(self, downscales: Downscales) -> DownscaleTimes:
@@ -232,12 +239,8 @@ class World:
         memory.downscales.on_change(lambda uid, group: memory.queue.add(uid))
         for uid in (*failed, *memory.downscales.list_sets()):
             memory.queue.add(uid)
-        backoff = Backoff(first=SECOND, most=15 * SECOND)
-        workers = Workers(
-            memory.queue, memory.controller.reconcile, count=2, backoff=backoff, rng=lambda: 1
-        )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(workers.run())
+            tasks.create_task(memory.queue.run())
             yield
             memory.queue.close()
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.controllers.worker import Workers
 from rollout_operator.releases import registry
 from rollout_operator.releases.model.plan import ImageRepository
 from rollout_operator.releases.model.releases import (
@@ -44,10 +43,9 @@ class LookUpStage(stories.Steps):
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with asyncio.TaskGroup() as tasks:
-            workers = Workers(self.look_ups.queue, self.look_ups.look_up, count=1, rng=lambda: 0.5)
-            tasks.create_task(workers.run(), name="workers")
+            tasks.create_task(self.look_ups.controller.run())
             found = await super().play(commands)
-            self.look_ups.queue.close()
+            self.look_ups.controller.close()
         return found
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:

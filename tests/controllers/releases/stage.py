@@ -241,9 +241,9 @@ class ControllerStage(stories.Steps):
 
     async def do_answer(self) -> str:
         """Look up what is asked for; return how much that is."""
-        count = self.look_ups.queue.depth
+        count = self.look_ups.controller.depth
         for _ in range(count):
-            key = await self.look_ups.queue.take()
+            key = await self.look_ups.controller.take()
             await self.look_ups.look_up(key)
         return f"{count} looked up"
 

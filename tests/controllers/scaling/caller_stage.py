@@ -7,11 +7,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
-from typing import Any
 
-from rollout_operator.aio.queue import Backoff
 from rollout_operator.controllers.scaling import PodCaller
-from rollout_operator.controllers.worker import Workers
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.scaling import CallPods, PodAnswer, PodCalls
@@ -41,7 +38,7 @@ class CallerStage(stories.Steps):
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
             found = await super().play(commands)
-            self.caller.queue.close()
+            self.caller.controller.close()
         return found
 
     def look(self) -> list[str]:
@@ -77,14 +74,9 @@ class CallerStage(stories.Steps):
             raise ZeroDivisionError
         await asyncio.sleep(self.takes)
 
-    async def do_work(self, count: str = "2") -> None:
-        queue = self.caller.queue
-        backoff = Backoff(first=SECOND, most=SECOND)
-        workers: Workers[Any] = Workers(
-            queue, self.caller.reconcile, count=int(count), backoff=backoff, rng=lambda: 1
-        )
+    async def do_work(self) -> None:
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
-        tasks.create_task(workers.run())
+        tasks.create_task(self.caller.controller.run())
 
     async def do_wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -121,7 +113,7 @@ class CallerStage(stories.Steps):
         self.caller.forget(sts(letter).uid)
 
     async def do_close(self) -> None:
-        self.caller.queue.close()
+        self.caller.controller.close()
 
     async def do_known(self, letter: str) -> str:
         """Show what is remembered of the pods of a zone."""

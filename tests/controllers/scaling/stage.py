@@ -25,13 +25,13 @@ from msgspec.structs import replace
 from rollout_lab.schemas.patches import patched
 from rollout_lab.trace.lines import strip_time
 
-from rollout_operator.aio.queue import Backoff, WorkQueue
+from rollout_operator.aio.queue import Backoff
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
 from rollout_operator.controllers.rollout import RolloutController
 from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
-from rollout_operator.controllers.worker import RESYNC, Attempts, Workers
+from rollout_operator.controllers.worker import RESYNC, Attempts, Controller, Result
 from rollout_operator.guards.downscales import AnnotationTimes, Downscales
 from rollout_operator.guards.grants import InFlight, OwnDeletes
 from rollout_operator.guards.turns import Locks, group_lock
@@ -269,7 +269,9 @@ class ScalingStage(ClientStage):
         self.references = References(self.client)
         self.stores = Pods()
         self.sets, self.pods = StatefulSetStore(), PodStore()
-        self.queue: WorkQueue[GroupName] = WorkQueue()
+        self.controller: Controller[GroupName] = Controller(
+            "scaling", self._reconcile, workers=4, backoff=BACKOFF, rng=lambda: 1.0
+        )
         self.stack = AsyncExitStack()
         self.processes = 0
         self.is_stopping = self.is_unseen = self.is_living = False
@@ -325,8 +327,8 @@ class ScalingStage(ClientStage):
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
             found = await super().play(commands)
-            self.queue.close()
-            self.memory.pod_calls.queue.close()
+            self.controller.close()
+            self.memory.pod_calls.controller.close()
         return found
 
     # What is shown
@@ -460,7 +462,7 @@ class ScalingStage(ClientStage):
     async def do_demo(self, counts: str, *why: str) -> None:
         """Have the object that is mirrored show `spec/status`."""
         self.references.readings[DEMO] = _read_scale(counts, why)
-        self.queue.add(GROUP)
+        self.controller.add(GROUP)
 
     async def do_read(self, counts: str, *why: str) -> None:
         """Have a live read of it show something else."""
@@ -581,8 +583,11 @@ class ScalingStage(ClientStage):
 
     # The process
 
+    async def _reconcile(self, group: GroupName) -> Result:
+        return await self.memory.scaling.reconcile(group)
+
     async def do_reconcile(self, group: str = GROUP) -> str:
-        again = (await self.memory.scaling.reconcile(GroupName(group))).again
+        again = (await self._reconcile(GroupName(group))).again
         return "" if again == RESYNC else f"again {_tell(again)}"
 
     async def do_roll(self) -> str:
@@ -632,14 +637,8 @@ class ScalingStage(ClientStage):
         self.client.listeners.insert(0, hear)
         self.is_living = True
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
-        for queue, reconcile in (
-            (self.queue, memory.scaling.reconcile),
-            (memory.pod_calls.queue, memory.pod_calls.reconcile),
-        ):
-            workers: Workers[Any] = Workers(
-                queue, reconcile, count=4, backoff=BACKOFF, rng=lambda: 1.0
-            )
-            tasks.create_task(workers.run())
+        tasks.create_task(self.controller.run())
+        tasks.create_task(memory.pod_calls.controller.run())
         self._follow()
 
     async def do_wait(self, seconds: float, how: str = "", step: str = "1") -> None:
@@ -671,12 +670,12 @@ class ScalingStage(ClientStage):
             self.memory.counts.forget(uid)
             self.memory.contests.forget(uid)
         for group in sorted({one for one in (*before.values(), *after.values()) if one}):
-            self.queue.add(group)
+            self.controller.add(group)
 
     def _wake(self, uid: Uid) -> None:
         found = self.sets.get_by_uid(uid)
         if found is not None and found.group is not None:
-            self.queue.add(found.group)
+            self.controller.add(found.group)
 
     def _obey(self) -> None:
         """Let the controllers of sets do their work: pods come and go, and statuses follow."""
