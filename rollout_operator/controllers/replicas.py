@@ -14,7 +14,7 @@ marks are for.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from typing import Final, Protocol
@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.aio.queue import Rewrites
+from rollout_operator.controllers.context import Context
 from rollout_operator.controllers.observe import (
     EXPIRED_IN_A_ROW,
     LIVE_READ_LASTS,
@@ -31,16 +32,11 @@ from rollout_operator.controllers.observe import (
     describe_slow_call,
 )
 from rollout_operator.controllers.worker import RESYNC, Attempt, Attempts, get_retry_after
-from rollout_operator.guards.downscales import (
-    PERSIST_LIMIT,
-    Downscales,
-    DownscaleTimes,
-    Intents,
-    is_annotated,
-)
+from rollout_operator.guards.downscales import PERSIST_LIMIT, Downscales, Intents, is_annotated
 from rollout_operator.guards.tracker import READ_AGAIN
-from rollout_operator.guards.turns import Locks, group_lock
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader, TimedPatcher
+from rollout_operator.guards.turns import group_lock
+from rollout_operator.kube.api import STATEFULSETS, ApiClient, JsonObject, Patcher, Reader
+from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.names import (
     DOWNSCALE_INTENT,
@@ -68,7 +64,6 @@ from rollout_operator.planning.downscales import format_left
 from rollout_operator.planning.requests import announces, is_labelled, needs_intent, render_intent
 from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Metrics
 
 # Of the requests that the process may send to an API group. A removal takes up to three.
 _SHARE: Final = 0.2
@@ -323,11 +318,11 @@ class ScalingWrites:
     """
 
     def __init__(self, attempts: Attempts) -> None:
-        self._attempts = attempts
+        self.attempts = attempts
 
     async def send(self, write: Write, outcome: ReconcileOutcome) -> bool:
         """Return whether a write was sent and accepted (D-18)."""
-        attempts = self._attempts
+        attempts = self.attempts
         if self._must_wait(write, outcome):
             return False
         try:
@@ -349,21 +344,21 @@ class ScalingWrites:
         return True
 
     def _must_wait(self, write: Write, outcome: ReconcileOutcome) -> bool:
-        wait, failure = self._attempts.wait_before(write.attempt)
+        wait, failure = self.attempts.wait_before(write.attempt)
         if wait:
             _fail(write, failure, wait, outcome)
             return True
-        wait, failure = self._attempts.wait_before(write.clash)
+        wait, failure = self.attempts.wait_before(write.clash)
         if wait:
             outcome.fail(_render_clash(write, failure), wait)
             return True
-        wait, failure = self._attempts.wait_before(write.late)
+        wait, failure = self.attempts.wait_before(write.late)
         if wait:
             outcome.fail(self._render_late(write, failure), wait)
         return bool(wait)
 
     def _record_failure(self, write: Write, error: ApiError | InvalidInput) -> timedelta:
-        attempts, least = self._attempts, get_retry_after(error)
+        attempts, least = self.attempts, get_retry_after(error)
         if write.is_blocked() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
             least = max(least, _HELD_WAIT)
         wait = attempts.record_failure(write.attempt, str(error), at_least=least)
@@ -373,7 +368,7 @@ class ScalingWrites:
         return wait
 
     def _render_late(self, write: Write, why: str) -> Reason:
-        is_failure = self._attempts.count(write.late) >= EXPIRED_IN_A_ROW
+        is_failure = self.attempts.count(write.late) >= EXPIRED_IN_A_ROW
         text = f"{write.what}: a live read was too old before the write was sent: {why}"
         severity = Severity.WARN if is_failure else Severity.DEBUG
         return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=write.zone)
@@ -459,24 +454,26 @@ class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
     """The mark of a downscale without an answer that no review announces."""
 
 
-@dataclass(slots=True)
 class Replicas:
     """Writes counts, and remembers them until the cache shows them."""
 
-    client: TimedPatcher
-    observer: Observer
-    times: DownscaleTimes
-    _: KW_ONLY
-    locks: Locks
-    downscales: Downscales
-    clock: Clock
-    metrics: Metrics
-    intents: IntentWriter
-    removals: Removals
-    is_stopping: Callable[[], bool] = lambda: False
-    on_scaled: Callable[[ScaleZone], None] = lambda action: None
-    _unseen: dict[Uid, _UnseenWrite] = field(default_factory=dict, init=False)
-    _unrecorded: set[Uid] = field(default_factory=set, init=False)
+    def __init__(
+        self, context: Context, client: ApiClient, observer: Observer, process: str
+    ) -> None:
+        """`process` is a name that no other process of the namespace has."""
+        self._context, self._client, self._observer = context, client, observer
+        self._clock, self._downscales = context.clock, context.downscales
+        self._times = context.make_records(client)
+        self.removals = Removals(self._downscales.intents, self._clock, context.settings.client_qps)
+        self._intents = IntentWriter(
+            client,
+            context.open("revoking", Priority.RELEASE),
+            self.removals,
+            self._downscales,
+            process,
+        )
+        self._unseen: dict[Uid, _UnseenWrite] = {}
+        self._unrecorded: set[Uid] = set()
 
     def take_snapshot(self, group: Group) -> ScalingSnapshot:
         """Return the snapshot of the counts of a group, with those just written and last times."""
@@ -488,7 +485,7 @@ class Replicas:
             for uid, unseen in self._unseen.items()
             if uid in shown and unseen.generation is not None
         }
-        times, source = self.times.recall(sets), self.times.source
+        times, source = self._times.recall(sets), self._times.source
         return ScalingSnapshot(group=group, times=times, source=source, written=written)
 
     def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
@@ -498,12 +495,12 @@ class Replicas:
         its group, whether or not it is still wanted. None where there is none.
         """
         shown = {sts.uid: sts for sts in sets}
-        now = self.clock.elapsed()
+        now = self._clock.elapsed()
         for uid, unseen in list(self._unseen.items()):
             sts = shown.get(uid)
             if unseen.expires_at <= now or (sts is not None and _shows(sts, unseen)):
                 del self._unseen[uid]
-                self.downscales.end_announcement(uid)
+                self._downscales.end_announcement(uid)
                 if unseen.generation is None and unseen.keeps_time and unseen.expires_at > now:
                     self.record_downscale(uid)
         left = [
@@ -512,12 +509,12 @@ class Replicas:
         return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:
-        self.downscales.last.forget(set_uid)
-        self.downscales.intents.forget(set_uid)
+        self._downscales.last.forget(set_uid)
+        self._downscales.intents.forget(set_uid)
         self.removals.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._unseen.pop(set_uid, None)
-        self.downscales.end_announcement(set_uid)
+        self._downscales.end_announcement(set_uid)
 
     def is_blocked(self, sts: StatefulSet) -> bool:
         """Return whether a downscale of a set may still happen although it was not written.
@@ -525,12 +522,12 @@ class Replicas:
         It got no answer, or was allowed by us and refused by another webhook: until that is over,
         nothing else of its group begins, and each further attempt makes it last as long again.
         """
-        underway = self.downscales.find_underway(sts.group)
+        underway = self._downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
 
     def record_downscale(self, uid: Uid) -> None:
         """Record that any client has scaled a set down just now: others wait from now on."""
-        self.downscales.last.record(uid, self.observer.now())
+        self._downscales.last.record(uid, self._observer.now())
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
@@ -544,9 +541,9 @@ class Replicas:
 
     async def record(self, sts: StatefulSet) -> None:
         """Record the last downscale of a set once. Raises ApiError and InvalidInput."""
-        last = self.downscales.last
+        last = self._downscales.last
         at = last.times[sts.uid]
-        version = await self.times.keep(sts, at)
+        version = await self._times.keep(sts, at)
         last.record_shown(sts.uid, at, version)
         if last.times.get(sts.uid) == at:
             self._unrecorded.discard(sts.uid)
@@ -554,7 +551,7 @@ class Replicas:
     async def refresh_times(self) -> bool:
         """Read again times that are not cached; return whether they changed."""
         try:
-            return await self.times.refresh()
+            return await self._times.refresh()
         except (ApiError, InvalidInput) as error:
             log.debug("Times of downscales were not read again", err=error)
             return False
@@ -562,7 +559,7 @@ class Replicas:
     @property
     def times_last(self) -> timedelta | None:
         """Return how long times count after a read; None where they are cached."""
-        return READ_AGAIN if self.times.source is TimesSource.TRACKER else None
+        return READ_AGAIN if self._times.source is TimesSource.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -578,10 +575,10 @@ class Replicas:
         try:
             if needs_intent(zone):
                 self._check_stopping(zone)
-                mark, is_announced = self.intents.begin(zone, action.replicas), True
-                self.downscales.announce(zone, action.replicas)
-                await self.intents.write(zone, mark)
-            await self.client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
+                mark, is_announced = self._intents.begin(zone, action.replicas), True
+                self._downscales.announce(zone, action.replicas)
+                await self._intents.write(zone, mark)
+            await self._client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
             agreed = await self._confirm(scaling, action, mark)
             is_announced = True
             await self._write(scaling.group.name, agreed, mark, has_turn=True)
@@ -590,43 +587,43 @@ class Replicas:
             raise
         except (ApiError, InvalidInput):
             if mark is not None:
-                self.downscales.intents.record_void(zone.uid, mark)
+                self._downscales.intents.record_void(zone.uid, mark)
             raise
         finally:
             if is_announced:
-                self.downscales.end_announcement(zone.uid)
+                self._downscales.end_announcement(zone.uid)
 
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
     ) -> ScaleZone:
         """Return the action by a live read, which has to show the mark as well; announce it."""
         group, name = scaling.group, action.zone.name
-        async with self.locks.hold(group_lock(group.name)):
-            live = await self.observer.observe_live(group)
-            sent_at, listed_in = self.clock.elapsed() - live.snapshot_age, live.snapshot_age
+        async with self._context.locks.hold(group_lock(group.name)):
+            live = await self._observer.observe_live(group)
+            sent_at, listed_in = self._clock.elapsed() - live.snapshot_age, live.snapshot_age
             sets = [zone.sts for zone in live.zones]
-            times = await self.times.read(sets)
+            times = await self._times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             same = (other for other in plan.scale if _name_change(other) == _name_change(action))
             agreed = next(same, None)
-            others = self.downscales.intents.find(sets, but=action.zone.uid)
+            others = self._downscales.intents.find(sets, but=action.zone.uid)
             if agreed is None or live.owners != group.owners or others is not None:
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
-            zone, intents = agreed.zone, self.downscales.intents
+            zone, intents = agreed.zone, self._downscales.intents
             if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
                 intents.record_gone(zone.uid, mark, zone.resource_version)
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
-            age = self.clock.elapsed() - sent_at
+            age = self._clock.elapsed() - sent_at
             # A review that announces a downscale decides it by a live read of its own.
             if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
-            self.downscales.announce(zone, agreed.replicas)
+            self._downscales.announce(zone, agreed.replicas)
         return agreed
 
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
         """Return the sets with a mark that is to be removed: a write may still rely on it."""
-        intents = self.downscales.intents
+        intents = self._downscales.intents
         return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
 
     def list_unused(
@@ -634,24 +631,24 @@ class Replicas:
     ) -> list[StatefulSet]:
         """Return the sets with a mark of ours that is over, and that these actions do not use."""
         wanted = {action.zone.uid: action.replicas for action in actions}
-        idle = [sts for sts in sets if self.downscales.intents.is_idle(sts)]
+        idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
     async def revoke(self, sts: StatefulSet) -> None:
         """Have the marked downscale of a set fail, however late it comes. Raises ApiError."""
         mark = sts.annotations[DOWNSCALE_INTENT]
         try:
-            is_over = await self.intents.revoke(sts)
+            is_over = await self._intents.revoke(sts)
         except (Denied, Refused):
-            self.downscales.record_refused(sts, mark)
+            self._downscales.record_refused(sts, mark)
             raise
         unseen = self._unseen.get(sts.uid)
         if is_over and unseen is not None and unseen.mark == mark:
             del self._unseen[sts.uid]
-            self.downscales.end_announcement(sts.uid)
+            self._downscales.end_announcement(sts.uid)
 
     def _check_stopping(self, sts: StatefulSet) -> None:
-        if self.is_stopping():
+        if self._context.is_stopping:
             raise Conflict(f"{sts.name} is left to the next process: this one stops")
 
     async def _write(
@@ -670,7 +667,7 @@ class Replicas:
         )  # fmt: skip
         try:
             steps = _render_patch(action, mark, self._render_time(action))
-            body = await self.client.patch(
+            body = await self._client.patch(
                 STATEFULSETS, zone.namespace, zone.name, steps, has_turn=has_turn
             )
         except ApiError as error:
@@ -679,7 +676,7 @@ class Replicas:
                 self._unseen[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
                     generation=None,
-                    expires_at=self.clock.elapsed() + PERSIST_LIMIT,
+                    expires_at=self._clock.elapsed() + PERSIST_LIMIT,
                     keeps_time=action.keeps_time,
                     mark=mark,
                 )
@@ -690,12 +687,12 @@ class Replicas:
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
         if mark is not None:
-            self.downscales.intents.record_gone(zone.uid, mark, written.resource_version)
+            self._downscales.intents.record_gone(zone.uid, mark, written.resource_version)
             self.removals.record_answered(zone.uid)
         self._unseen[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
-            expires_at=self.clock.elapsed() + _UNSEEN_LIMIT,
+            expires_at=self._clock.elapsed() + _UNSEEN_LIMIT,
         )
         if action.keeps_time:
             self._record_written(written)
@@ -703,28 +700,28 @@ class Replicas:
             # A webhook changed it; otherwise the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
-        self.on_scaled(action)
+        self._context.events.on_scaled(action)
 
     def _record_written(self, written: StatefulSet) -> None:
         """Remember a downscale that we wrote; the answer may show its record."""
         self.record_downscale(written.uid)
-        last, uid = self.downscales.last, written.uid
-        if self.times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
+        last, uid = self._downscales.last, written.uid
+        if self._times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
             last.record_shown(uid, last.times[uid], written.resource_version)
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
         """Return the steps that record a downscale in the same write, if annotations keep it."""
-        if not action.keeps_time or self.times.source is not TimesSource.ANNOTATIONS:
+        if not action.keeps_time or self._times.source is not TimesSource.ANNOTATIONS:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
         # The server's clock may be a second ahead of our estimate.
-        text = format_next_second(self.observer.now() + CLOCK_ERROR)
+        text = format_next_second(self._observer.now() + CLOCK_ERROR)
         return [{"op": "add", "path": path, "value": text}]
 
     def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:
         direction = "down" if action.is_downscale else "up"
-        self.metrics.scalings.labels(group, direction, outcome).inc()
+        self._context.metrics.scalings.labels(group, direction, outcome).inc()
 
 
 def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:

@@ -31,27 +31,32 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import CONTRADICTIONS
-from rollout_operator.controllers.executor import Executor, Report
-from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW, Observer
+from rollout_operator.aio.queue import BUGS, CONTRADICTIONS, Backoff
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.executor import Executor, LabelRule, Report
+from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW, choose_most_live_reads
 from rollout_operator.controllers.worker import (
     HELD_RECHECK,
     RESYNC,
     Attempt,
     Attempts,
+    Controller,
     Result,
+    Waker,
     get_retry_after,
     name_attempt,
 )
+from rollout_operator.guards.arbiter import Arbiter
 from rollout_operator.guards.grants import COMMIT_LIMIT, OwnDeletes
+from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.names import ApiError, GroupName, Uid
-from rollout_operator.model.objects import AnyPod, Group, OtherRollout, Pod, StatefulSet
+from rollout_operator.model.objects import AnyPod, AnySet, Group, OtherRollout, Pod, StatefulSet
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
 from rollout_operator.planning.readiness import LEFT_ALONE
 from rollout_operator.planning.rollout import is_replaced, is_wanted, plan_group
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import GroupStates, Metrics
 
 # An own delete that the cache has not shown for so long proves that the cache lags.
 LAG_LIMIT: Final = CONTRADICTIONS.most
@@ -173,62 +178,120 @@ def _back_off(error: str, zone: str = "") -> Reason:
     return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)
 
 
+# Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
+# our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
+# waiting.
+_WORKERS: Final = 128
 # After a reconcile with such an outcome the time of the last success is not updated.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
 
 
-@dataclass(slots=True, kw_only=True)
-class RolloutController:
-    observer: Observer
-    executor: Executor
-    deletes: OwnDeletes
-    attempts: Attempts
-    group_states: GroupStates
-    metrics: Metrics
-    clock: Clock
-    refresh: Callable[[str], None]
-    """Makes the caches list again, for this reason."""
-    _steps: Steps = field(init=False)
-
-    def __post_init__(self) -> None:
+class RolloutController(Feature):
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        self.others = OtherOperators(
+            context.sets,
+            context.deletes,
+            context.clock,
+            lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
+        )
+        self.observer = observer = dataclasses.replace(
+            context.make_observer(context.open("observing", Priority.READ)),
+            find_other_rollout=self.others.find,
+        )
+        self.executor = Executor(
+            context.open("acting", Priority.READ),
+            LabelRule(observer),
+            context.deletes,
+            clock=context.clock,
+            metrics=context.metrics,
+            arbiter=arbiter,
+            locks=context.locks,
+            # No delete rests on it: it waits for all live reads.
+            recording=context.open("recording", Priority.RECORD),
+            most_live_reads=choose_most_live_reads(context.settings.client_qps),
+            is_stopping=lambda: context.is_stopping,
+            on_step=context.events.on_step,
+        )
         self._steps = Steps(
             executor=self.executor,
-            deletes=self.deletes,
-            attempts=self.attempts,
-            refresh=self.refresh,
+            deletes=context.deletes,
+            attempts=context.make_attempts(),
+            refresh=context.refresh,
             resync=RESYNC,
         )
+        longest = max(BUGS.first, context.settings.reconcile_interval)
+        self.controller = controller = Controller(
+            "reconcile rollout",
+            self.reconcile,
+            workers=_WORKERS,
+            backoff=Backoff(first=BUGS.first, most=longest),
+            rng=context.rng,
+            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
+                waited.total_seconds()
+            ),
+        )
+        self.controllers = (controller,)
+        self.waker = Waker(context.sets, controller.add_after)
+        context.set_informer.on_change(self._on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self.others.on_pod)
+        context.wake_groups(self.waker)
+        context.downscales.on_change(self._wake_group)
+        context.in_flight.on_change(lambda pod: self.waker.wake_owner(pod.owner_uid))
+        context.metrics.queue_depth.set_function(lambda: controller.depth)
+        context.metrics.workers_busy.set_function(lambda: controller.busy)
+
+    def start(self, tasks: TaskStack) -> None:
+        self.others.begin()
+        super().start(tasks)
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        """Wake the group of a StatefulSet, unless only our own marks on it changed."""
+        is_ours = (
+            isinstance(old, StatefulSet)
+            and isinstance(new, StatefulSet)
+            and self._context.downscales.intents.concerns_us_only(old, new)
+        )
+        if not is_ours:
+            self.waker.on_set(old, new)
+
+    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
+        if group is not None and self._context.sets.list_group(group):
+            self.controller.add(group)
 
     async def reconcile(self, name: GroupName) -> Result:
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._steps.forget(name)
-            self.group_states.forget(name)
-            self.metrics.forget_group(name)
+            self._context.group_states.forget(name)
+            self._context.metrics.forget_group(name)
             return Result()
-        self.metrics.begin_group(name)
-        self.metrics.group_reconciles.labels(name).inc()
+        self._context.metrics.begin_group(name)
+        self._context.metrics.group_reconciles.labels(name).inc()
         has_failed = True  # unless proven otherwise: so that a bug counts, too
         try:
-            with self.metrics.group_reconcile_duration.labels(name).time():
+            with self._context.metrics.group_reconcile_duration.labels(name).time():
                 plan, again = await self._reconcile_once(group)
             has_failed = plan.failed
         finally:
             if has_failed:
-                self.metrics.group_reconciles_failed.labels(name).inc()
-        log_again = self.group_states.post(plan)
+                self._context.metrics.group_reconciles_failed.labels(name).inc()
+        log_again = self._context.group_states.post(plan)
         if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
-            self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
+            self._context.metrics.group_last_success.labels(name).set(
+                self._context.clock.now().timestamp()
+            )
         return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
 
     async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
-        has_unknown = bool(self.deletes.list_unknown(group.owners))
+        has_unknown = bool(self._context.deletes.list_unknown(group.owners))
         if step := await self._steps.settle(group):
             return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
         if has_unknown:
             group = self.observer.observe(group.name)
         plan = plan_group(group)
-        with self.group_states.carrying_out(plan):
+        with self._context.group_states.carrying_out(plan):
             step = await self._steps.carry_out(group, plan.actions)
         waits, failed = (*step.reasons, *plan.waits), plan.failed or step.failed
         return dataclasses.replace(plan, waits=waits, failed=failed), step.again

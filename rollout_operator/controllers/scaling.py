@@ -25,39 +25,43 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import POD_CALLS, Rewrites
-from rollout_operator.controllers.observe import Observer
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.observe import choose_most_live_reads
 from rollout_operator.controllers.replicas import (
     CATCH_UP,
     ReconcileOutcome,
-    Removals,
     Replicas,
     ScalingWrites,
     Write,
     render_failure,
 )
-from rollout_operator.controllers.worker import Attempt, Attempts, Controller, Result
+from rollout_operator.controllers.worker import Attempt, Controller, Result, Waker
 from rollout_operator.kube.api import STATEFULSETS, Reader
+from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.model.decode.objects import decode_replica_writers
 from rollout_operator.model.names import DOWNSCALE_INTENT, FIELD_MANAGER, ApiError, GroupName, Uid
-from rollout_operator.model.objects import Endpoint, Group, StatefulSet
+from rollout_operator.model.objects import AnySet, Endpoint, Group, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.scaling import (
     CallPods,
     PodAnswer,
     PodCalls,
     PublishReplicas,
-    Reading,
     Reference,
     ScaleZone,
     ScalingPlan,
     ScalingSnapshot,
 )
 from rollout_operator.planning.downscales import format_left
+from rollout_operator.planning.replicas import keeps_time
 from rollout_operator.planning.scaling import is_scaled, list_references, plan_scaling
 from rollout_operator.pods import PodError
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+from rollout_operator.telemetry.metrics import Subject
 
+# Groups whose counts are reconciled at a time; each mostly waits for the API server.
+_WORKERS: Final = 32
 # A name is worth a short wait, and no more: without it the text says "something else".
 _NAMED_WITHIN: Final = timedelta(seconds=2)
 # Own writes are known at once, so that a chain is done in one reconcile; a bound for the rest.
@@ -245,56 +249,83 @@ def _reopen(calls: PodCalls) -> PodCalls:
     return replace(calls, answer=replace(calls.answer, lasts=timedelta(0)), failures=0)
 
 
-class _MirroredReferences(Protocol):
-    """References, and the counts that they show."""
+class ScalingController(Feature):
+    def __init__(self, context: Context, process: str) -> None:
+        """`process` is a name that no other process of the namespace has."""
+        self._context = context
+        client = context.open("scaling", Priority.READ)
+        self._observer = context.make_observer(client)
+        self.references = context.make_references(client)
+        self.counts = Replicas(context, client, self._observer, process)
+        self._writes = ScalingWrites(context.make_attempts())
+        self._contests = Contests(client, context.clock, context.settings.operator_name)
+        waker = Waker(context.sets, self._wake)
+        # A client of its own: pods that hang never delay the pods of a review.
+        self._calls = context.make_pod_client()
+        self.pod_calls = PodCaller(
+            self._calls,
+            now=partial(context.get_time, client),
+            on_answers=waker.wake_owner,
+            late_calls=context.late_calls,
+            rng=context.rng,
+        )
+        self._known = set[GroupName]()
+        """The groups that this process scaled at the last reconcile."""
+        self._mirrored: dict[GroupName, Collection[Reference]] = {}
+        self._waker = waker
+        self.controller = Controller(
+            "reconcile scaling",
+            self.reconcile,
+            # Answers of pods and live reads must still count when the count is written.
+            workers=min(_WORKERS, choose_most_live_reads(context.settings.client_qps)),
+            rng=context.rng,
+        )
+        self.controllers = (self.controller, self.pod_calls.controller)
+        self.references.on_change(self.controller.add)
+        context.downscales.on_change(lambda uid, group: waker.wake_owner(uid))
+        context.set_informer.on_change(self._on_set)
+        context.wake_groups(waker)
 
-    @property
-    def readings(self) -> Mapping[Reference, Reading]: ...
+    def start(self, tasks: TaskStack) -> None:
+        tasks.start("references", self.references.run())
+        super().start(tasks)
 
-    def want(self, group: GroupName, references: Collection[Reference]) -> None:
-        """Follow these references for a group, and no others."""
-        ...
+    async def finish(self) -> None:
+        """Wait for reconciles; calls to pods are cut off."""
+        await self.controller.wait_idle()
+        await self._calls.close()
 
-    async def refresh(self, reference: Reference) -> Reading:
-        """Read a followed reference now. A network error is in the reading."""
-        ...
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        if old is not None and new is None:
+            self.pod_calls.forget(old.uid)
+            self.counts.forget(old.uid)
+            self._contests.forget(old.uid)
+        if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
+            self._record_downscale(old, new)
+        self._waker.on_set(old, new)
 
-    async def publish(self, reference: Reference, replicas: int) -> None:
-        """Write `status.replicas`. Raises ApiError and InvalidInput."""
-        ...
+    def _wake(self, group: GroupName, after: timedelta) -> None:
+        """Reconcile a group if we manage one of its counts: most events are of other groups."""
+        if group in self._known or is_scaled(self._context.sets.list_group(group)):
+            self.controller.add_after(group, after)
 
-
-@dataclass(slots=True, kw_only=True)
-class ScalingController:
-    observer: Observer
-    counts: Replicas
-    pod_calls: PodCaller
-    references: _MirroredReferences
-    attempts: Attempts
-    writes: ScalingWrites
-    contests: Contests
-    removals: Removals
-    group_states: GroupStates
-    metrics: Metrics
-    clock: Clock
-    cluster_domain: str
-    late_calls: timedelta
-    """For how long a call may reach a pod after its caller has given up."""
-    _known: set[GroupName] = field(default_factory=set, init=False)
-    _mirrored: dict[GroupName, Collection[Reference]] = field(default_factory=dict, init=False)
-
-    def knows(self, name: GroupName) -> bool:
-        """Return whether this process scaled a group at the last reconcile."""
-        return name in self._known
+    def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
+        """Record the time of a downscale that nothing else records (SEED-066)."""
+        if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
+            return
+        group = self._context.sets.list_group(new.group)
+        is_kept = keeps_time(new, [sts for sts in group if isinstance(sts, StatefulSet)])
+        if is_kept and not self.counts.has_written(new):
+            self.counts.record_downscale(new.uid)
 
     async def reconcile(self, name: GroupName) -> Result:
-        counts, group = self.counts, self.observer.observe(name)
+        counts, group = self.counts, self._observer.observe(name)
         if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
             return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
         if name not in self._known:
             self._known.add(name)
-            self.metrics.begin_scaling(name)
+            self._context.metrics.begin_scaling(name)
         outcome = ReconcileOutcome()
         plan = await self._work(group, outcome)
         log_again = self._report(plan, outcome)
@@ -317,7 +348,7 @@ class ScalingController:
             done = [await self._scale(scaling, action, outcome) for action in plan.scale]
             if not any(done):
                 break
-            group = self.observer.observe(group.name)
+            group = self._observer.observe(group.name)
         for publication in plan.publish:
             await self._publish(publication, outcome)
         for zone in group.zones:
@@ -331,7 +362,7 @@ class ScalingController:
         """Revoke the downscales that marks announce, and return the group after that (SI-02)."""
         counts, done = self.counts, False
         for sts in marked:
-            wait = self.removals.wait_before(sts)
+            wait = self.counts.removals.wait_before(sts)
             if wait:
                 text = (
                     f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so,"
@@ -340,7 +371,7 @@ class ScalingController:
                 reason = Reason(Code.COUNT_CONTESTED, text, Severity.WARN, sts.name)
                 outcome.fail(reason, wait)
                 continue
-            wait = self.removals.wait_in_line(sts)
+            wait = self.counts.removals.wait_in_line(sts)
             if wait:
                 outcome.again = min(outcome.again, wait + CATCH_UP)
                 continue
@@ -349,10 +380,10 @@ class ScalingController:
                 what=f"revoked downscale of {sts.name}",
                 zone=sts.name,
                 send=partial(counts.revoke, sts),
-                waited_for=partial(self.counts.downscales.intents.time_left, sts),
+                waited_for=partial(self._context.downscales.intents.time_left, sts),
             )
-            done |= await self.writes.send(write, outcome)
-        return self.observer.observe(group.name) if done else group
+            done |= await self._writes.send(write, outcome)
+        return self._observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
         """Read again the times that a zone waits for; return whether they have changed.
@@ -378,15 +409,15 @@ class ScalingController:
             scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        wait, failure = self.attempts.wait_before(_name(action))
+        wait, failure = self._writes.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        wait = self.contests.wait_before(action)
+        wait = self._contests.wait_before(action)
         if wait:
-            outcome.fail(await self.contests.describe(action, wait), wait)
+            outcome.fail(await self._contests.describe(action, wait), wait)
         return bool(wait)
 
     def _take_snapshot(self, group: Group) -> ScalingSnapshot:
@@ -399,8 +430,8 @@ class ScalingController:
             scales=self.references.readings,
             pod_calls=self.pod_calls.known(group.owners),
             elsewhere=tuple(self._list_elsewhere(group.name)),
-            cluster_domain=self.cluster_domain,
-            late_calls=self.late_calls,
+            cluster_domain=self._context.settings.cluster_domain,
+            late_calls=self._context.late_calls,
         )
 
     def _want(self, name: GroupName, references: Collection[Reference]) -> None:
@@ -414,7 +445,7 @@ class ScalingController:
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
             if other != name and any(reference in mine for reference in self._mirrored[other]):
-                yield from (zone.sts for zone in self.observer.observe(other).zones)
+                yield from (zone.sts for zone in self._observer.observe(other).zones)
 
     async def _scale(
         self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
@@ -436,9 +467,9 @@ class ScalingController:
             send=write,
             is_blocked=lambda: counts.is_blocked(zone),
         )
-        is_written = await self.writes.send(change, outcome)
+        is_written = await self._writes.send(change, outcome)
         if is_written:
-            self.contests.record(action)
+            self._contests.record(action)
         return is_written
 
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
@@ -458,7 +489,7 @@ class ScalingController:
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
         attempt, what = ("publish", f"{reference}"), f"status of {reference}"
-        await self.writes.send(Write(attempt=attempt, what=what, send=write), outcome)
+        await self._writes.send(Write(attempt=attempt, what=what, send=write), outcome)
 
     async def _record(self, sts: StatefulSet, outcome: ReconcileOutcome) -> None:
         write = Write(
@@ -467,10 +498,10 @@ class ScalingController:
             zone=sts.name,
             send=partial(self.counts.record, sts),
         )
-        await self.writes.send(write, outcome)
+        await self._writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
-        metrics = self.metrics
+        metrics = self._context.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
@@ -479,16 +510,16 @@ class ScalingController:
         waits = (*outcome.reasons, *plan.waits, *failing)
         odd = tuple(problem for problem in plan.problems if problem not in failing)
         shown = Plan(group=plan.group, waits=waits, problems=odd)
-        return self.group_states.post(shown, Subject.SCALING)
+        return self._context.group_states.post(shown, Subject.SCALING)
 
     def _record_next(self, plan: ScalingPlan) -> None:
-        clock = self.clock
+        clock = self._context.clock
         due = clock.elapsed() + (plan.next_downscale or timedelta(0))
 
         def read() -> float:
             return max((due - clock.elapsed()).total_seconds(), 0.0)
 
-        self.metrics.next_downscale.labels(plan.group).set_function(read)
+        self._context.metrics.next_downscale.labels(plan.group).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
         if name not in self._known:
@@ -497,13 +528,13 @@ class ScalingController:
         self._want(name, ())
         for zone in group.zones:
             self.pod_calls.forget(zone.sts.uid)
-        self.metrics.forget_scaling(name)
+        self._context.metrics.forget_scaling(name)
         if group.zones or group.unreadable:
-            self.group_states.post(Plan(group=name), Subject.SCALING)
+            self._context.group_states.post(Plan(group=name), Subject.SCALING)
             return
         # Again: the last reconcile may have reported it after it was forgotten.
-        self.group_states.forget(name)
-        self.metrics.forget_group(name)
+        self._context.group_states.forget(name)
+        self._context.metrics.forget_group(name)
 
 
 def _name(action: ScaleZone) -> Attempt:

@@ -20,12 +20,12 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import HELD_RECHECK, RESYNC, Result
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.worker import HELD_RECHECK, RESYNC, Controller, Result, Waker
 from rollout_operator.guards.arbiter import Arbiter
-from rollout_operator.guards.downscales import DownscaleTimes
 from rollout_operator.guards.grants import DisruptionRequest
-from rollout_operator.kube.scales import References
+from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import ApiError, GroupName, InvalidInput, Uid
@@ -38,12 +38,14 @@ from rollout_operator.planning.rollout import is_replaced, plan_group, would_rep
 from rollout_operator.planning.scaling import is_scaled, list_references, plan_scaling
 from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import GroupStates, Metrics, merge_plans
+from rollout_operator.telemetry.metrics import Metrics, merge_plans
 
 # Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
 STAYS_FOR: Final = timedelta(minutes=1)
 # So far one watch may be behind the other, and a decision behind its snapshot.
 _SETTLES_IN: Final = timedelta(seconds=2)
+# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
+_WORKERS: Final = 8
 # Pods of a group that are assessed again at a time, each at the cost of a plan of the group. An
 # operator that deletes more at once cannot be compared with.
 MOST_SETTLING: Final = 32
@@ -130,38 +132,52 @@ class Differences:
         log.warn(text, group=group, pod=pod.name, uid=pod.uid, why=why)
 
 
-class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
-    observer: Observer
-    arbiter: Arbiter
-    differences: Differences
-    times: DownscaleTimes
-    references: References
-    group_states: GroupStates
-    metrics: Metrics
-    clock: Clock
-    cluster_domain: str
+class ShadowController(Feature):
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        client = context.open("observing", Priority.READ)
+        self._context, self._arbiter = context, arbiter
+        self._observer = context.make_observer(client)
+        self._times = context.make_records(client)
+        self._references = context.make_references(client)
+        self._differences = Differences(context.sets, context.clock, context.metrics)
+        self.controller = Controller(
+            "reconcile shadow", self.reconcile, workers=_WORKERS, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        self.waker = Waker(context.sets, self.controller.add_after)
+        context.set_informer.on_change(self.waker.on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self._differences.on_pod)
+        context.wake_groups(self.waker)
+        self._references.on_change(self.controller.add)
+        context.health.part("shadow mode", describe=self._describe)
+
+    def start(self, tasks: TaskStack) -> None:
+        tasks.start("references", self._references.run())
+        super().start(tasks)
 
     async def reconcile(self, name: GroupName) -> Result:
-        group = self.observer.observe(name)
+        context, metrics = self._context, self._context.metrics
+        group = self._observer.observe(name)
         if not group.zones and not group.unreadable:
-            self.differences.forget(name)
-            self.references.want(name, ())
-            self.group_states.forget(name)
-            self.metrics.forget_group(name)
+            self._differences.forget(name)
+            self._references.want(name, ())
+            context.group_states.forget(name)
+            metrics.forget_group(name)
             return Result()
-        self.metrics.begin_group(name)
-        self.metrics.shadow_differences.labels(name)
-        self.metrics.group_reconciles.labels(name).inc()
-        with self.metrics.group_reconcile_duration.labels(name).time():
+        metrics.begin_group(name)
+        metrics.shadow_differences.labels(name)
+        metrics.group_reconciles.labels(name).inc()
+        with metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
         wanted = {replacement.pod.uid: replacement for replacement in going}
-        left = await self.differences.compare(group, wanted)
+        left = await self._differences.compare(group, wanted)
         scaling, scaling_again = await self._decide_counts(group)
-        log_again = self.group_states.post(merge_plans([plan, scaling]))
+        log_again = context.group_states.post(merge_plans([plan, scaling]))
         if plan.failed:
-            self.metrics.group_reconciles_failed.labels(name).inc()
+            metrics.group_reconciles_failed.labels(name).inc()
         else:
-            self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
+            metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
         times = (RESYNC, plan.requeue_after, log_again, left, scaling_again)
         return Result(again=min(time for time in times if time is not None))
 
@@ -173,7 +189,7 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
                 what = f"record revision {action.revision}"
                 reasons.append(would(what, action.reason.text, action.zone.name))
                 continue
-            choice = await choose_grantable(self.arbiter, action)
+            choice = await choose_grantable(self._arbiter, action)
             going.extend(choice.going)
             reasons.extend(
                 would(f"delete {replacement.pod.name}", replacement.reason.text, action.zone.name)
@@ -190,25 +206,29 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     async def _decide_counts(self, group: Group) -> tuple[Plan, timedelta | None]:
         sets = [zone.sts for zone in group.zones]
         references = list_references(sets) if is_scaled(sets) else ()
-        self.references.want(group.name, references)
+        self._references.want(group.name, references)
         if not is_scaled(sets):
             return Plan(group=group.name), None
         problem = ""
         try:
-            await self.times.refresh()
+            await self._times.refresh()
         except (ApiError, InvalidInput) as error:
             problem = f"{error}"
         plan = plan_scaling(
             ScalingSnapshot(
                 group=group,
-                times={} if problem else self.times.recall(sets),
-                source=self.times.source,
+                times={} if problem else self._times.recall(sets),
+                source=self._times.source,
                 times_problem=problem,
-                scales=self.references.readings,
-                cluster_domain=self.cluster_domain,
+                scales=self._references.readings,
+                cluster_domain=self._context.settings.cluster_domain,
             )
         )
         return _explain(plan), plan.requeue_after
+
+    def _describe(self) -> str:
+        total = self._differences.total
+        return f"nothing is written; {total} differences from the operator that acts"
 
 
 class _GrantablePods(msgspec.Struct, frozen=True):

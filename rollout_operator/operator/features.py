@@ -7,7 +7,6 @@ decides replaces those of rollouts and scaling.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final, NoReturn
@@ -15,16 +14,10 @@ from typing import Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import BUGS, Backoff
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.budgets import SETTLE, BudgetStatuses, DisruptionController
-from rollout_operator.controllers.executor import Executor, LabelRule
-from rollout_operator.controllers.observe import Observer, choose_most_live_reads
-from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
-from rollout_operator.controllers.rollout import OtherOperators, RolloutController
-from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
-from rollout_operator.controllers.shadow import Differences, ShadowController
-from rollout_operator.controllers.worker import Attempts, Controller, Waker
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.worker import Controller
 from rollout_operator.guards.arbiter import (
     Accounts,
     Arbiter,
@@ -38,7 +31,6 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS, Reader
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
 from rollout_operator.kube.rate_limit import Priority
-from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import AnyBudget, BudgetStore
 from rollout_operator.model.budget import (
     DisruptionSource,
@@ -52,25 +44,14 @@ from rollout_operator.model.decode.custom import decode_budget
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import WirePlaced
 from rollout_operator.model.description import BudgetDescription
-from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, Uid
-from rollout_operator.model.objects import AnyPod, AnySet, Pod, StatefulSet, selects
+from rollout_operator.model.names import ApiError, DecodeError, Denied, Uid
+from rollout_operator.model.objects import AnyPod, AnySet, Pod, selects
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.operator.context import Context, Feature
-from rollout_operator.planning.replicas import keeps_time
-from rollout_operator.planning.scaling import is_scaled
 from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import log
 
-# Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
-# our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
-# waiting.
-_ROLLOUT_WORKERS: Final = 128
-# Groups whose counts are reconciled at a time; each mostly waits for the API server.
-_SCALING_WORKERS: Final = 32
 # Pods whose grants are reconciled at a time; each mostly waits for the API server.
 _BUDGET_WORKERS: Final = 4
-# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
-_SHADOW_WORKERS: Final = 8
 # A person who waits for a policy looks at it sooner; the requests are few.
 EVERY: Final = timedelta(minutes=5)
 _IF_DENIED: Final = timedelta(hours=1)
@@ -78,203 +59,6 @@ _IF_DENIED: Final = timedelta(hours=1)
 MOST: Final = 20
 NOTE: Final = f"this operator obeys no MultiAZRollouts: {Code.POLICY_NOT_OBEYED.remedy}"
 _POLICY: Final = msgspec.json.Decoder(WirePlaced)
-
-
-class Rollouts(Feature):
-    def __init__(self, context: Context, arbiter: Arbiter) -> None:
-        self._context = context
-        longest = context.settings.reconcile_interval
-        self._others = OtherOperators(
-            context.sets,
-            context.deletes,
-            context.clock,
-            lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
-        )
-        self.controller = controller = Controller(
-            "reconcile rollout",
-            self._build_reconciler(arbiter, longest).reconcile,
-            workers=_ROLLOUT_WORKERS,
-            backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
-            rng=context.rng,
-            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
-                waited.total_seconds()
-            ),
-        )
-        self.controllers = (controller,)
-        self.waker = Waker(context.sets, controller.add_after)
-        context.set_informer.on_change(self._on_set)
-        # Before the group is woken by the same change.
-        context.pod_informer.on_change(self._others.on_pod)
-        context.wake_groups(self.waker)
-        context.downscales.on_change(self._wake_group)
-        context.in_flight.on_change(lambda pod: self.waker.wake_owner(pod.owner_uid))
-        context.metrics.queue_depth.set_function(lambda: controller.depth)
-        context.metrics.workers_busy.set_function(lambda: controller.busy)
-
-    def start(self, tasks: TaskStack) -> None:
-        self._others.begin()
-        super().start(tasks)
-
-    def _build_reconciler(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
-        context = self._context
-        observer = replace(
-            context.make_observer(context.open("observing", Priority.READ)),
-            find_other_rollout=self._others.find,
-        )
-        return RolloutController(
-            observer=observer,
-            executor=Executor(
-                context.open("acting", Priority.READ),
-                LabelRule(observer),
-                context.deletes,
-                clock=context.clock,
-                metrics=context.metrics,
-                arbiter=arbiter,
-                locks=context.locks,
-                # No delete rests on it: it waits for all live reads.
-                recording=context.open("recording", Priority.RECORD),
-                most_live_reads=choose_most_live_reads(context.settings.client_qps),
-                is_stopping=lambda: context.is_stopping,
-                on_step=context.events.on_step,
-            ),
-            deletes=context.deletes,
-            attempts=Attempts(context.clock, longest=longest, rng=context.rng),
-            group_states=context.group_states,
-            metrics=context.metrics,
-            clock=context.clock,
-            refresh=context.refresh,
-        )
-
-    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
-        """Wake the group of a StatefulSet, unless only our own marks on it changed."""
-        is_ours = (
-            isinstance(old, StatefulSet)
-            and isinstance(new, StatefulSet)
-            and self._context.downscales.intents.concerns_us_only(old, new)
-        )
-        if not is_ours:
-            self.waker.on_set(old, new)
-
-    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
-        if group is not None and self._context.sets.list_group(group):
-            self.controller.add(group)
-
-
-class Scaling(Feature):
-    def __init__(self, context: Context, process: str) -> None:
-        """`process` is a name that no other process of the namespace has."""
-        self._context = context
-        self._waker = Waker(context.sets, self._wake)
-        client = context.open("scaling", Priority.READ)
-        # A client of its own: pods that hang never delay the pods of a review.
-        self._calls = context.make_pod_client()
-        self._pod_calls = PodCaller(
-            self._calls,
-            now=partial(context.get_time, client),
-            on_answers=self._waker.wake_owner,
-            late_calls=context.late_calls,
-            rng=context.rng,
-        )
-        self._references = References(
-            # Many objects that cannot be watched may take all tokens: all other reads go first.
-            context.open("mirroring", Priority.LIST),
-            context.namespace,
-            reader=client,
-            reconcile_interval=context.settings.reconcile_interval,
-            clock=context.clock,
-            rng=context.rng,
-        )
-        observer = context.make_observer(client)
-        self._removals = Removals(
-            context.downscales.intents, context.clock, context.settings.client_qps
-        )
-        self._counts = Replicas(
-            client,
-            observer,
-            context.make_records(client),
-            locks=context.locks,
-            downscales=context.downscales,
-            clock=context.clock,
-            metrics=context.metrics,
-            intents=IntentWriter(
-                client,
-                context.open("revoking", Priority.RELEASE),
-                self._removals,
-                context.downscales,
-                process,
-            ),
-            removals=self._removals,
-            is_stopping=lambda: context.is_stopping,
-            on_scaled=context.events.on_scaled,
-        )
-        self._contests = Contests(client, context.clock, context.settings.operator_name)
-        self._reconciler = self._build_reconciler(observer)
-        self.controller = Controller(
-            "reconcile scaling",
-            self._reconciler.reconcile,
-            # Answers of pods and live reads must still count when the count is written.
-            workers=min(_SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
-            rng=context.rng,
-        )
-        self.controllers = (self.controller, self._pod_calls.controller)
-        self._references.on_change(self.controller.add)
-        context.downscales.on_change(lambda uid, group: self._waker.wake_owner(uid))
-        context.set_informer.on_change(self._on_set)
-        context.wake_groups(self._waker)
-
-    def start(self, tasks: TaskStack) -> None:
-        tasks.start("references", self._references.run())
-        super().start(tasks)
-
-    async def finish(self) -> None:
-        """Wait for reconciles; calls to pods are cut off."""
-        await self.controller.wait_idle()
-        await self._calls.close()
-
-    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
-        if old is not None and new is None:
-            self._pod_calls.forget(old.uid)
-            self._counts.forget(old.uid)
-            self._contests.forget(old.uid)
-        if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
-            self._record_downscale(old, new)
-        self._waker.on_set(old, new)
-
-    def _wake(self, group: GroupName, after: timedelta) -> None:
-        """Reconcile a group if we manage one of its counts: most events are of other groups."""
-        members = self._context.sets.list_group(group)
-        if self._reconciler.knows(group) or is_scaled(members):
-            self.controller.add_after(group, after)
-
-    def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
-        """Record the time of a downscale that nothing else records (SEED-066)."""
-        if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
-            return
-        group = self._context.sets.list_group(new.group)
-        is_kept = keeps_time(new, [sts for sts in group if isinstance(sts, StatefulSet)])
-        if is_kept and not self._counts.has_written(new):
-            self._counts.record_downscale(new.uid)
-
-    def _build_reconciler(self, observer: Observer) -> ScalingController:
-        context = self._context
-        attempts = Attempts(
-            context.clock, longest=context.settings.reconcile_interval, rng=context.rng
-        )
-        return ScalingController(
-            observer=observer,
-            counts=self._counts,
-            pod_calls=self._pod_calls,
-            references=self._references,
-            attempts=attempts,
-            writes=ScalingWrites(attempts),
-            contests=self._contests,
-            removals=self._removals,
-            group_states=context.group_states,
-            metrics=context.metrics,
-            clock=context.clock,
-            cluster_domain=context.settings.cluster_domain,
-            late_calls=context.late_calls,
-        )
 
 
 class Budgets(Feature):
@@ -393,51 +177,6 @@ class Budgets(Feature):
         if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
             return None
         return self._follow.lack
-
-
-class Shadow(Feature):
-    def __init__(self, context: Context, arbiter: Arbiter) -> None:
-        self._context = context
-        client = context.open("observing", Priority.READ)
-        self._references = References(
-            context.open("mirroring", Priority.LIST),
-            context.namespace,
-            reader=client,
-            reconcile_interval=context.settings.reconcile_interval,
-            clock=context.clock,
-            rng=context.rng,
-        )
-        self._differences = Differences(context.sets, context.clock, context.metrics)
-        reconciler = ShadowController(
-            observer=context.make_observer(client),
-            arbiter=arbiter,
-            differences=self._differences,
-            times=context.make_records(client),
-            references=self._references,
-            group_states=context.group_states,
-            metrics=context.metrics,
-            clock=context.clock,
-            cluster_domain=context.settings.cluster_domain,
-        )
-        self.controller = Controller(
-            "reconcile shadow", reconciler.reconcile, workers=_SHADOW_WORKERS, rng=context.rng
-        )
-        self.controllers = (self.controller,)
-        self.waker = Waker(context.sets, self.controller.add_after)
-        context.set_informer.on_change(self.waker.on_set)
-        # Before the group is woken by the same change.
-        context.pod_informer.on_change(self._differences.on_pod)
-        context.wake_groups(self.waker)
-        self._references.on_change(self.controller.add)
-        context.health.part("shadow mode", describe=self._describe)
-
-    def start(self, tasks: TaskStack) -> None:
-        tasks.start("references", self._references.run())
-        super().start(tasks)
-
-    def _describe(self) -> str:
-        total = self._differences.total
-        return f"nothing is written; {total} differences from the operator that acts"
 
 
 class BudgetReports(Feature):

@@ -26,6 +26,10 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.config.flags import Config, is_label
+from rollout_operator.controllers.context import Context, Feature, Process, Telemetry
+from rollout_operator.controllers.rollout import RolloutController
+from rollout_operator.controllers.scaling import ScalingController
+from rollout_operator.controllers.shadow import ShadowController
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     PODS,
@@ -46,15 +50,7 @@ from rollout_operator.model.decode.objects import decode_statefulset, place_deco
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.names import ApiError, OperatorError
 from rollout_operator.model.objects import AnyWatched, Group, StatefulSet, Unreadable
-from rollout_operator.operator.context import Context, Feature, Process, Telemetry
-from rollout_operator.operator.features import (
-    BudgetReports,
-    Budgets,
-    Rollouts,
-    Scaling,
-    Shadow,
-    UnobeyedPolicies,
-)
+from rollout_operator.operator.features import BudgetReports, Budgets, UnobeyedPolicies
 from rollout_operator.planning.describe_groups import describe_group, merge_descriptions, share_pods
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import bind_keys, log
@@ -195,12 +191,13 @@ class Engine:
         is_shadow = settings.is_shadow
         self._policies = self._build_policies()
         self._releases = self._build_releases(settings)
-        self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
+        rollouts = ShadowController if is_shadow else RolloutController
+        self._rollouts = rollouts(context, self._budgets.arbiter)
         self._features: tuple[Feature, ...] = (self._rollouts,)
         if is_shadow:
             self._budgets.close()  # grants are not its own to release
         else:
-            scaling = Scaling(context, self._budgets.process)
+            scaling = ScalingController(context, self._budgets.process)
             self._features = (self._rollouts, self._budgets, scaling)
         if self._policies is not None:
             self._features = (*self._features, self._policies)

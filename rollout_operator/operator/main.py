@@ -19,6 +19,7 @@ import msgspec
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
 from rollout_operator.config.flags import METRICS_PORT, Config
+from rollout_operator.controllers.context import Clients, Process, Telemetry
 from rollout_operator.kube.api import Fence, Timeouts
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connection import Access, Transport, connect
@@ -26,7 +27,6 @@ from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.rate_limit import RateLimiter as RateLimits
 from rollout_operator.model.lease import Identity, render_address
 from rollout_operator.model.names import FIELD_MANAGER, ConfigError
-from rollout_operator.operator.context import Clients, Process, Telemetry
 from rollout_operator.operator.fleet import Namespaces
 from rollout_operator.pods import HttpSender
 from rollout_operator.telemetry import logs

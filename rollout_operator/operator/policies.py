@@ -13,6 +13,7 @@ from typing import Final
 
 from rollout_operator.aio.queue import AT_ONCE
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.observe import Observer, choose_most_live_reads
 from rollout_operator.controllers.policies import (
@@ -37,7 +38,6 @@ from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.names import Denied, GroupName, Uid
 from rollout_operator.model.objects import AnyPod, AnySet, LabelSelector, StatefulSet, Unreadable
 from rollout_operator.model.policy import Policy, PolicyScope, WatchedPolicy
-from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.conditions import REASONS
 from rollout_operator.planning.describe_policies import describe_policy, describe_unreadable_policy
 from rollout_operator.telemetry.extra import PolicyMetrics

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
 from rollout_operator.config.flags import KUBERIK as AS_KUBERIK
+from rollout_operator.controllers.context import Context, Feature, Process
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
@@ -42,7 +43,6 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, NotFound
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
-from rollout_operator.operator.context import Context, Feature, Process
 from rollout_operator.releases.controller import (
     FluxObjects,
     ReleaseController,
@@ -55,6 +55,7 @@ from rollout_operator.releases.health_checks import (
     CheckReader,
     CheckSnapshot,
     NamespaceChecks,
+    SharedReleases,
 )
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.releases.model.decode_flux import DECODERS
@@ -105,6 +106,7 @@ from rollout_operator.releases.schedules import (
 from rollout_operator.releases.sources import (
     ReleaseCaches,
     ReleaseLookUps,
+    build_wide_checks,
     follow_kind,
     list_concerned,
 )
@@ -130,6 +132,20 @@ def get_compat(system: str, order: str) -> ReleaseCompat:
     if order == AS_ANNOUNCED:
         return replace(compat, compares_versions=False)
     return compat
+
+
+def share_releases(process: Process) -> SharedReleases:
+    """Return what all namespaces share of releases."""
+    return process.share(_build_shared)
+
+
+def _build_shared(process: Process) -> SharedReleases:
+    client = process.open("following health of the cluster", Priority.LIST)
+    return SharedReleases(
+        build_wide_checks(
+            client, lambda of: Informer(client, of, process.metrics, process.clock, process.rng)
+        )
+    )
 
 
 C = TypeVar("C", ReleaseController, CheckController, ScheduleController)
@@ -182,8 +198,8 @@ class RolloutReleases(_Named[ReleaseController]):
         for kind in caches.list_kinds():
             kind.on_change(self._on_schedule if kind is caches.schedules else self._on_change)
             kind.on_news(self._wake_all)
-        context.process.releases.checks.on_change(self._on_check, self._wake_wide)
-        if (wide := context.process.releases.cluster_schedules) is not None:
+        share_releases(context.process).checks.on_change(self._on_check, self._wake_wide)
+        if (wide := share_releases(context.process).cluster_schedules) is not None:
             wide.on_news(self._wake_all)
             wide.kinds.schedules.on_change(self._on_schedule)
             wide.kinds.schedules.on_news(self._wake_all)
@@ -240,10 +256,10 @@ class RolloutReleases(_Named[ReleaseController]):
                 flux=self._flux,
                 look_ups=self._look_ups,
                 reader=writing,
-                wide=context.process.releases.checks,
+                wide=share_releases(context.process).checks,
                 schedules=FollowedSchedules(
                     own=caches.schedules,
-                    wide=context.process.releases.cluster_schedules,
+                    wide=share_releases(context.process).cluster_schedules,
                     reader=ScheduleReader(compat),
                 ),
                 now=partial(context.process.refine_time, writing),
@@ -309,7 +325,7 @@ class _HealthChecks(_Named[CheckController]):
         super().__init__(caches.checks, "reconcile health check", _CHECK_WORKERS, context.rng)
         self._context = context
         self._caches = caches
-        self._shared = context.process.releases
+        self._shared = share_releases(context.process)
         self._client = context.open("evaluating health", Priority.LIST)
         self._compat = get_compat(context.settings.release_compat, context.settings.release_order)
         self._controller = _build_check_controller(
@@ -408,7 +424,7 @@ class OtherHealthChecks(Feature):
     """
 
     def __init__(self, process: Process) -> None:
-        self._process, self._shared = process, process.releases
+        self._process, self._shared = process, share_releases(process)
         self._client = process.open("evaluating health elsewhere", Priority.LIST)
         compat = get_compat(process.settings.release_compat, process.settings.release_order)
         catalog = KindCatalog(self._client, process.clock)
@@ -637,7 +653,7 @@ class Releases(Feature):
 
     def _build_schedules(self) -> _Schedules:
         context, caches = self._context, self._caches
-        context.process.releases.schedules.append(caches.schedules)
+        share_releases(context.process).schedules.append(caches.schedules)
         return _Schedules(
             context.process,
             context.open("keeping gates", Priority.READ),
@@ -671,14 +687,14 @@ class Releases(Feature):
         return map(describe_schedule, self._list_schedules())
 
     def describe_checks(self) -> Iterator[HealthCheckDescription]:
-        labels = self._context.process.releases.checks.map_labels()
+        labels = share_releases(self._context.process).checks.map_labels()
         for check in self._list_checks():
             yield describe_check(check, self._list_selecting(check), labels)
 
     def _list_selecting(self, check: HealthCheck) -> Iterator[ReleaseRollout]:
         """Yield the Rollouts of any namespace that may select a check."""
         yield from self._caches.list_selecting(check)
-        for _, rollout in self._context.process.releases.list_selecting(check):
+        for _, rollout in share_releases(self._context.process).list_selecting(check):
             if rollout.head.namespace != self._context.namespace:
                 yield rollout
 
@@ -692,7 +708,7 @@ class Releases(Feature):
         if isinstance(rollout, ReleaseRollout):
             targets = self._rollouts.list_targets(rollout)
             if selects_namespaces(rollout):
-                wide = self._context.process.releases.checks
+                wide = share_releases(self._context.process).checks
                 checks, labels = wide.list_checks(), wide.map_labels()
                 objects = replace(objects, checks=checks, namespaces=labels)
         return describe_release(rollout, objects, targets, self._rollouts.get_error(name))
@@ -702,7 +718,7 @@ class Releases(Feature):
         return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        kinds = self._context.process.releases.schedules
+        kinds = share_releases(self._context.process).schedules
         schedules = (
             schedule
             for kind in kinds
@@ -726,9 +742,9 @@ class ClusterSchedules(_Schedules):
         # Each replica checks its rights, whether or not it acts.
         self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
-        self._wide = process.releases.cluster_schedules = WideSchedules(followed)
+        self._wide = share_releases(process).cluster_schedules = WideSchedules(followed)
         followed.schedules.on_change(lambda old, new: self._wanted.set())
-        process.releases.schedules.append(followed.schedules)
+        share_releases(process).schedules.append(followed.schedules)
         show_schedules(process.metrics.registry, self._list_followed)
 
     async def follow(self) -> None:
@@ -743,7 +759,7 @@ class ClusterSchedules(_Schedules):
                 tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
 
     def _list_followed(self) -> Iterator[ScheduleObject]:
-        for kind in self._process.releases.schedules:
+        for kind in share_releases(self._process).schedules:
             yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:

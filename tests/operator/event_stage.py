@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers import context
+from rollout_operator.controllers.context import Events
 from rollout_operator.kube.events import EventSender
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import EventRecord, FlawedBudget
@@ -17,8 +19,6 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
-from rollout_operator.operator import context
-from rollout_operator.operator.context import Events
 from rollout_operator.planning.events import render_refused_downscale
 from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 from tests.builders import pod, sts

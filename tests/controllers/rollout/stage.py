@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.executor import Executor, LabelRule, Report
-from rollout_operator.controllers.rollout import OtherOperators, RolloutController
-from rollout_operator.controllers.worker import Attempts
+from rollout_operator.controllers.executor import Report
+from rollout_operator.controllers.rollout import RolloutController
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Deletion, StatefulSet
 from rollout_operator.model.outcome import Code, Reason
@@ -21,8 +20,10 @@ from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import explain_actions
 from rollout_operator.telemetry.metrics import GroupStates
 from tests.controllers.fake_client import pod_json, set_json
+from tests.controllers.fed_context import FedContext
 from tests.guards.arbiter_bench import name_of
 from tests.samples import read_samples
+from tests.virtual_time import elapsed
 from tests.web.budgets.stage import ZONES, BudgetStage
 
 GROUP: Final = GroupName("ingester")
@@ -48,35 +49,26 @@ class RolloutStage(BudgetStage):
     def _start(self, name: str) -> None:
         super()._start(name)
         process = self.replicas[name].process
-        self.observer = process.observer
-        self.refreshed: list[str] = []
-        self.signs: list[GroupName] = []
-        self.is_stopping = False
         self.flights: dict[str, Deletion] = {}
-        self.read = 0
-        self.others = OtherOperators(
-            process.sets, process.deletes, process.clock, self.signs.append
-        )
-        self.observer.find_other_rollout = self.others.find
-        self.group_states = GroupStates(process.metrics, process.clock)
-        self.executor = Executor(
-            self.client, LabelRule(self.observer), process.deletes, clock=process.clock,
-            metrics=process.metrics, arbiter=process.gate, is_stopping=lambda: self.is_stopping,
-        )  # fmt: skip
-        self.controller = RolloutController(
-            observer=self.observer, executor=self.executor, deletes=process.deletes,
-            attempts=Attempts(process.clock, longest=timedelta(seconds=5)),
-            group_states=self.group_states, metrics=process.metrics, clock=process.clock,
-            refresh=self.refreshed.append,
-        )  # fmt: skip
+        self.read = self.signs = 0
+        self.context = context = FedContext(self.client, process.clock)
+        context.sets, context.pods, context.metrics = process.sets, process.pods, process.metrics
+        context.deletes, context.in_flight = process.deletes, process.in_flight
+        self.group_states = context.group_states = GroupStates(process.metrics, process.clock)
+        self.controller = RolloutController(context, process.gate)
+        self.observer, self.executor = self.controller.observer, self.controller.executor
+        self.others = self.controller.others
 
     def look(self) -> list[str]:
         reads = self._process().pods.reads
         found = [one.replace(ZONES, "").replace("statefulsets/", "") for one in super().look()]
-        found += [f"relist: {why}" for why in self.refreshed]
-        found += [f"signs {len(self.signs)}"] * bool(self.signs)
-        self.refreshed.clear()
-        self.signs.clear()
+        found += [f"relist: {why}" for why in dict.fromkeys(self.context.refreshed)]
+        self.context.refreshed.clear()
+        signs = int(
+            sum(read_samples(self.context.metrics, "pods_deleted_by_others_total").values())
+        )
+        found += [f"signs {signs - self.signs}"] * (signs > self.signs)
+        self.signs = signs
         now: dict[str, Deletion] = {
             self.uids[uid]: state
             for uid, state in self.observer.observe(GROUP).deletions.items()
@@ -176,7 +168,7 @@ class RolloutStage(BudgetStage):
         await self.executor.read_back(self.observer.observe(GROUP).owners)
 
     async def do_stop(self) -> None:
-        self.is_stopping = True
+        self.context.process.stopping_since = elapsed()
 
     async def do_reads(self) -> str:
         """Show how often the pods of a zone were read for a decision."""

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -26,18 +26,11 @@ from rollout_lab.schemas.patches import patched
 from rollout_lab.trace.lines import strip_time
 
 from rollout_operator.aio.queue import Backoff
-from rollout_operator.controllers.executor import Executor, LabelRule
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
 from rollout_operator.controllers.rollout import RolloutController
-from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
-from rollout_operator.controllers.worker import RESYNC, Attempts, Controller, Result
-from rollout_operator.guards.downscales import AnnotationTimes, Downscales
-from rollout_operator.guards.grants import InFlight, OwnDeletes
-from rollout_operator.guards.turns import Locks, group_lock
+from rollout_operator.controllers.scaling import ScalingController
+from rollout_operator.controllers.worker import RESYNC
+from rollout_operator.guards.turns import group_lock
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -61,9 +54,9 @@ from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
 from rollout_operator.model.units import format_next_second, parse_prometheus_duration
-from rollout_operator.pods import Method, PodClient
-from rollout_operator.telemetry.metrics import GroupStates, Metrics
+from rollout_operator.pods import Method
 from tests.controllers.fake_client import FakeClient, Json, apply_steps, pod_json, set_json
+from tests.controllers.fed_context import FedContext
 from tests.gates import OpenArbiter
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 from tests.web.client_stage import ERRORS, ClientStage
@@ -242,20 +235,6 @@ class Pods:
         return answering
 
 
-class Memory(msgspec.Struct, kw_only=True):
-    """What dies with a process."""
-
-    locks: Locks
-    downscales: Downscales
-    metrics: Metrics
-    group_states: GroupStates
-    counts: Replicas
-    contests: Contests
-    pod_calls: PodCaller
-    scaling: ScalingController
-    rollout: RolloutController
-
-
 class ScalingStage(ClientStage):
     """A group of zones, with the controllers of its replicas and of its rollouts."""
 
@@ -268,67 +247,27 @@ class ScalingStage(ClientStage):
         self._attend(ScalingClient())
         self.references = References(self.client)
         self.stores = Pods()
-        self.sets, self.pods = StatefulSetStore(), PodStore()
-        self.controller: Controller[GroupName] = Controller(
-            "scaling", self._reconcile, workers=4, backoff=BACKOFF, rng=lambda: 1.0
-        )
         self.stack = AsyncExitStack()
         self.processes = 0
-        self.is_stopping = self.is_unseen = self.is_living = False
+        self.is_unseen = self.is_living = False
         self.obeys = True
         self.notes: list[str] = []
         self.before: dict[str, str] = {}
         self.counted: Counter[str] = Counter()
-        self.memory = self._build()
+        self._build()
 
-    def _build(self) -> Memory:
+    def _build(self) -> None:
+        """Begin a process; of the last one nothing is left."""
         self.processes += 1
-        client, clock, now = self.client, self.clock, self.clock.now
-        locks, metrics = Locks(), Metrics()
-        downscales = Downscales(clock, late_calls=LATE)
-        deletes = OwnDeletes(self.pods, clock)
-        observer = Observer(
-            namespace="test", reader=client, clock=clock, sets=self.sets, pods=self.pods,
-            watches=(), in_flight=InFlight(self.pods, deletes, clock), now=now,
-            find_downscale=downscales.find_underway,
-        )  # fmt: skip
-        removals = Removals(downscales.intents, clock, qps=5)
-        counts = Replicas(
-            client, observer, AnnotationTimes(client, downscales), locks=locks,
-            downscales=downscales, clock=clock, metrics=metrics,
-            intents=IntentWriter(client, client, removals, downscales, f"{self.processes}"),
-            removals=removals, is_stopping=lambda: self.is_stopping,
-        )  # fmt: skip
-        calls = PodClient(self.stores, timeout=timedelta(seconds=5), metrics=metrics, clock=clock)
-        pod_calls = PodCaller(calls, now=now, on_answers=self._wake, late_calls=LATE)
-        group_states, contests = GroupStates(metrics, clock), Contests(client, clock)
-        attempts = Attempts(clock, longest=timedelta(seconds=5))
-        scaling = ScalingController(
-            observer=observer, counts=counts, pod_calls=pod_calls, references=self.references,
-            attempts=attempts, writes=ScalingWrites(attempts), contests=contests,
-            removals=removals, group_states=group_states, metrics=metrics, clock=clock,
-            cluster_domain="cluster.local.", late_calls=LATE,
-        )  # fmt: skip
-        executor = Executor(
-            client, LabelRule(observer), deletes, clock=clock, metrics=metrics, locks=locks,
-            arbiter=OpenArbiter(),
-        )  # fmt: skip
-        rollout = RolloutController(
-            observer=observer, executor=executor, deletes=deletes,
-            attempts=Attempts(clock, longest=timedelta(seconds=5)), group_states=group_states,
-            metrics=metrics, clock=clock, refresh=lambda why: None,
-        )  # fmt: skip
-        return Memory(
-            locks=locks, downscales=downscales, metrics=metrics, group_states=group_states,
-            counts=counts, contests=contests, pod_calls=pod_calls, scaling=scaling,
-            rollout=rollout,
-        )  # fmt: skip
+        self.context = FedContext(self.client, self.clock, self.stores, "-kubernetes.client-qps=5")
+        self.scaling = ScalingController(self.context, f"{self.processes}")
+        self.scaling.references = cast(Any, self.references)
+        self.rollout = RolloutController(self.context, OpenArbiter())
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
             found = await super().play(commands)
-            self.controller.close()
-            self.memory.pod_calls.controller.close()
+            self.scaling.close()
         return found
 
     # What is shown
@@ -353,7 +292,7 @@ class ScalingStage(ClientStage):
         return lines
 
     def _read_counters(self) -> Iterator[tuple[str, int]]:
-        for metric in self.memory.metrics.registry.collect():
+        for metric in self.context.metrics.registry.collect():
             for one in metric.samples:
                 if one.name.endswith("scalings_total"):
                     yield f"{one.labels['direction']} {one.labels['outcome']}", int(one.value)
@@ -369,11 +308,11 @@ class ScalingStage(ClientStage):
         }
         wanted = {group for group, found in self.references.wanted.items() if found}
         state |= {f"wants {group}": "demo" for group in wanted}
-        for entry in self.memory.group_states.entries():
+        for entry in self.context.group_states.entries():
             head = "waits" if entry.plan.group == GROUP else f"{entry.plan.group} waits"
             if waits := self._list_waits(entry.plan.group):
                 state[head] = ", ".join(waits)
-        if underway := self.memory.downscales.find_underway(GROUP):
+        if underway := self.context.downscales.find_underway(GROUP):
             state["underway"] = (
                 f"{_short(underway.zone)} {underway.replicas_from}-{underway.replicas_to}"
             )
@@ -383,7 +322,7 @@ class ScalingStage(ClientStage):
         return [
             f"{one.code} {_short(one.zone)}".strip()
             + {Severity.WARN: "!", Severity.DEBUG: "~"}.get(one.severity, "")
-            for entry in self.memory.group_states.entries()
+            for entry in self.context.group_states.entries()
             if entry.plan.group == group
             for one in (*entry.plan.waits, *entry.plan.problems)
         ]
@@ -395,13 +334,13 @@ class ScalingStage(ClientStage):
 
     async def do_why(self) -> str:
         """Show all that is said of the group."""
-        entries = self.memory.group_states.entries()
+        entries = self.context.group_states.entries()
         reasons = [one for entry in entries for one in (*entry.plan.waits, *entry.plan.problems)]
         return " / ".join(one.text for one in reasons)
 
     async def do_next(self) -> str:
         """Show how long it says it is until the next downscale."""
-        found = self.memory.metrics.registry.get_sample_value(
+        found = self.context.metrics.registry.get_sample_value(
             "rollout_operator_next_downscale_seconds", {"rollout_group": GROUP}
         )
         return "no next" if found is None else f"next in {timedelta(seconds=found)}"
@@ -462,7 +401,7 @@ class ScalingStage(ClientStage):
     async def do_demo(self, counts: str, *why: str) -> None:
         """Have the object that is mirrored show `spec/status`."""
         self.references.readings[DEMO] = _read_scale(counts, why)
-        self.controller.add(GROUP)
+        self.scaling.controller.add(GROUP)
 
     async def do_read(self, counts: str, *why: str) -> None:
         """Have a live read of it show something else."""
@@ -570,7 +509,7 @@ class ScalingStage(ClientStage):
         held = 0
         for _ in range(int(seconds)):
             await asyncio.sleep(1)
-            held += self.memory.downscales.find_underway(GROUP) is not None
+            held += self.context.downscales.find_underway(GROUP) is not None
         return f"held for {held}s"
 
     async def do_queue(self, seconds: str) -> None:
@@ -583,21 +522,18 @@ class ScalingStage(ClientStage):
 
     # The process
 
-    async def _reconcile(self, group: GroupName) -> Result:
-        return await self.memory.scaling.reconcile(group)
-
     async def do_reconcile(self, group: str = GROUP) -> str:
-        again = (await self._reconcile(GroupName(group))).again
+        again = (await self.scaling.reconcile(GroupName(group))).again
         return "" if again == RESYNC else f"again {_tell(again)}"
 
     async def do_roll(self) -> str:
         """Reconcile the rollout of the group."""
-        again = (await self.memory.rollout.reconcile(GROUP)).again
+        again = (await self.rollout.reconcile(GROUP)).again
         return "" if again is None or again > timedelta(seconds=1) else f"again {_tell(again)}"
 
     async def do_locked(self, *words: str) -> None:
         """Do something as soon as the lock of the group is free."""
-        async with self.memory.locks.hold(group_lock(GROUP)):
+        async with self.context.locks.hold(group_lock(GROUP)):
             await self._do(*words)
 
     async def do_pass(self, seconds: str) -> None:
@@ -605,21 +541,21 @@ class ScalingStage(ClientStage):
 
     async def do_listen(self) -> None:
         """Note when others learn that they can go on."""
-        self.memory.downscales.on_change(lambda uid, group: self.notes.append(f"tells {group}"))
+        self.context.downscales.on_change(lambda uid, group: self.notes.append(f"tells {group}"))
 
     async def do_seen(self, letter: str) -> None:
         """Learn that a zone was scaled down just now."""
-        self.memory.counts.record_downscale(Uid(f"uid-zone-{letter}"))
+        self.scaling.counts.record_downscale(Uid(f"uid-zone-{letter}"))
 
     async def do_see(self) -> None:
         self._follow()
 
     async def do_stop(self) -> None:
-        self.is_stopping = True
+        self.context.process.stopping_since = elapsed()
 
     async def do_restart(self) -> None:
         """Let another process take over, whose caches show the store."""
-        self.memory = self._build()
+        self._build()
         self.counted.clear()
         self._show_store()
 
@@ -628,17 +564,14 @@ class ScalingStage(ClientStage):
         self.obeys = False
 
     async def do_live(self) -> None:
-        memory = self.memory
-        memory.downscales.on_change(lambda uid, group: self._wake(uid))
-
         def hear(name: str, is_count: bool) -> None:
             asyncio.get_running_loop().call_later(LAG, self._follow)
 
         self.client.listeners.insert(0, hear)
         self.is_living = True
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
-        tasks.create_task(self.controller.run())
-        tasks.create_task(memory.pod_calls.controller.run())
+        for controller in self.scaling.controllers:
+            tasks.create_task(controller.run())
         self._follow()
 
     async def do_wait(self, seconds: float, how: str = "", step: str = "1") -> None:
@@ -655,27 +588,16 @@ class ScalingStage(ClientStage):
         found: dict[str, list[bytes]] = {"statefulsets": [], "pods": []}
         for (plural, _), one in self.client.objects.items():
             found[plural].append(msgspec.json.encode(one))
-        self.sets.replace_all([decode_statefulset(one) for one in found["statefulsets"]])
-        self.pods.replace_all([decode_pod(one) for one in found["pods"]])
+        self.context.feed(found["statefulsets"], found["pods"])
 
     def _follow(self) -> None:
         """Let the caches follow, and wake every group as informers do."""
         if self.obeys:
             self._obey()
-        before = {one.uid: one.group for one in self.sets.list_all()}
+        before = self.context.sets.list_groups()
         self._show_store()
-        after = {one.uid: one.group for one in self.sets.list_all()}
-        for uid in before.keys() - after.keys():
-            self.memory.pod_calls.forget(uid)
-            self.memory.counts.forget(uid)
-            self.memory.contests.forget(uid)
-        for group in sorted({one for one in (*before.values(), *after.values()) if one}):
-            self.controller.add(group)
-
-    def _wake(self, uid: Uid) -> None:
-        found = self.sets.get_by_uid(uid)
-        if found is not None and found.group is not None:
-            self.controller.add(found.group)
+        for group in sorted({*before, *self.context.sets.list_groups()}):
+            self.scaling.controller.add(group)
 
     def _obey(self) -> None:
         """Let the controllers of sets do their work: pods come and go, and statuses follow."""

@@ -6,7 +6,7 @@ import pytest
 from rollout_lab.demo.command import HOST, make_admin
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.operator.context import Telemetry
+from rollout_operator.controllers.context import Telemetry
 from rollout_operator.web.admin import AdminServer
 
 

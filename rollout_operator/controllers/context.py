@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import Controller, Waker
+from rollout_operator.controllers.worker import Attempts, Controller, Waker
 from rollout_operator.guards.departed import GROUP, DepartedZones
 from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
 from rollout_operator.guards.grants import InFlight, OwnDeletes
@@ -32,6 +32,7 @@ from rollout_operator.kube.events import EventSender
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.kinds import AnyInformer
 from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import AnyBudget, Cached, PodStore, StatefulSetStore, Store
 from rollout_operator.model.budget import EventAction, EventRecord
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
@@ -66,7 +67,6 @@ from rollout_operator.telemetry.states import Health
 if TYPE_CHECKING:
     from rollout_operator.kube.kinds import ClusterKind, ClusterKinds
     from rollout_operator.kube.nodes import FollowedNodes
-    from rollout_operator.releases.health_checks import SharedReleases
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
@@ -74,6 +74,7 @@ _PAGES: Final = 2
 # The group that was used longest ago is forgotten first.
 MOST_GROUPS: Final = 4096
 _NOTHING: Final = ReportedGroup()
+_Shared = TypeVar("_Shared")
 # So many time-outs after a call was given up, the pod has handled it or never will.
 _LATE_TIMEOUTS: Final = 2
 # A watch that fails for this long, other than by the API server's own failure, calls for a restart.
@@ -162,6 +163,7 @@ class Process:
         """Held with each page of a list of StatefulSets or pods."""
         self.cluster: ClusterKinds | None = None
         """Kinds followed for the whole cluster, where all namespaces are watched."""
+        self._shared: dict[object, object] = {}
         self.stopping_since: timedelta | None = None
         """When the stop began, on the clock's `elapsed`."""
         self.election = Election(
@@ -197,18 +199,11 @@ class Process:
             client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng), self.clock
         )
 
-    @cached_property
-    def releases(self) -> "SharedReleases":
-        """Return what all namespaces share of releases."""
-        from rollout_operator.releases.health_checks import SharedReleases
-        from rollout_operator.releases.sources import build_wide_checks
-
-        client = self.open("following health of the cluster", Priority.LIST)
-        return SharedReleases(
-            build_wide_checks(
-                client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
-            )
-        )
+    def share(self, build: Callable[["Process"], _Shared]) -> _Shared:
+        """Return what all namespaces share, as it is built for the first that needs it."""
+        if build not in self._shared:
+            self._shared[build] = build(self)
+        return cast(_Shared, self._shared[build])
 
     def open(self, name: str, reads: Priority) -> ApiClient:
         """Return a client whose writes are refused unless this process leads."""
@@ -484,6 +479,21 @@ class Context:
             namespace=self.namespace,
             name=self.settings.zone_tracker,
             now=partial(self.get_time, client),
+        )
+
+    def make_attempts(self) -> Attempts:
+        return Attempts(self.clock, longest=self.settings.reconcile_interval, rng=self.rng)
+
+    def make_references(self, reader: ApiClient) -> References:
+        """Return the objects that zones mirror, which are read by `reader`."""
+        return References(
+            # Many objects that cannot be watched may take all tokens: all other reads go first.
+            self.open("mirroring", Priority.LIST),
+            self.namespace,
+            reader=reader,
+            reconcile_interval=self.settings.reconcile_interval,
+            clock=self.clock,
+            rng=self.rng,
         )
 
     def make_pod_client(self) -> PodClient:
