@@ -20,15 +20,16 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.context import Context
 from rollout_operator.controllers.observe import (
     LIVE_READ_LASTS,
-    MOST_LIVE_READS,
     Observer,
+    choose_most_live_reads,
     describe_slow,
 )
 from rollout_operator.guards.arbiter import Arbiter
-from rollout_operator.guards.grants import DisruptionRequest, OwnDeletes, Reservation
-from rollout_operator.guards.turns import Locks, group_lock
+from rollout_operator.guards.grants import DisruptionRequest, Reservation
+from rollout_operator.guards.turns import group_lock
 from rollout_operator.kube.api import (
     PODS,
     STATEFULSETS,
@@ -67,7 +68,6 @@ from rollout_operator.planning.budgets import Refusal
 from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Metrics
 
 # How long a pod whose delete was refused is tried last.
 _REFUSAL_LASTS: Final = timedelta(minutes=10)
@@ -399,26 +399,23 @@ class Executor:
 
     def __init__(
         self,
-        client: _RolloutClient,
+        context: Context,
         rule: _RolloutRule,
-        deletes: OwnDeletes,
-        *,
-        clock: Clock,
-        metrics: Metrics,
         arbiter: Arbiter,
-        locks: Locks | None = None,
-        most_live_reads: int = MOST_LIVE_READS,
-        recording: _RolloutClient | None = None,
-        is_stopping: Callable[[], bool] = lambda: False,
-        on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
+        *,
+        client: _RolloutClient,
+        recording: _RolloutClient,
+        on_step: Callable[[Group, Replacement | RecordRevision], None],
     ) -> None:
-        """Call `on_step` with each pod that was deleted, and each revision that is recorded."""
-        self._client, self._rule, self._deletes = client, rule, deletes
-        self._clock, self._metrics, self._arbiter = clock, metrics, arbiter
-        self._locks = locks or Locks()
-        self._is_stopping, self._on_step = is_stopping, on_step
-        self._revisions = _Revisions(recording or client, rule, clock)
-        self._live_reads = asyncio.Semaphore(most_live_reads)
+        """Call `on_step` with each pod that was deleted, and each revision that is recorded.
+
+        Revisions are recorded by a client of their own: no delete waits for them.
+        """
+        self._context, self._rule, self._arbiter = context, rule, arbiter
+        self._client, self._on_step = client, on_step
+        self._clock, self._deletes = context.clock, context.deletes
+        self._revisions = _Revisions(recording, rule, self._clock)
+        self._live_reads = asyncio.Semaphore(choose_most_live_reads(context.settings.client_qps))
         self._refused_at: dict[Uid, timedelta] = {}
 
     async def carry_out(self, group: Group, action: Action) -> Report:
@@ -468,7 +465,7 @@ class Executor:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
         # In this order, so that a group that waits for a live read does not hold up a downscale.
-        async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
+        async with self._live_reads, self._context.locks.hold_all(self._rule.list_locks(group)):
             reservations = _Reservations(self._arbiter)
             try:
                 if await self._reserve(group.name, action, reservations, report):
@@ -502,7 +499,7 @@ class Executor:
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
             candidates = _Candidates(self._arbiter, limit, pods, held_back.held)
-            while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
+            while self._may_go_on(room) and (replacement := await candidates.next()):
                 until = self._clock.elapsed() + LIVE_READ_LASTS
                 answer = await self._arbiter.reserve(_build_request(replacement, limit), until)
                 if isinstance(answer, Refusal):
@@ -562,7 +559,7 @@ class Executor:
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
         limit = self._rule.choose_limit(read.live.name, zone)
         candidates = _Candidates(self._arbiter, limit, others, report.held, reserved)
-        while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
+        while self._may_go_on(room) and (replacement := await candidates.next()):
             outcome = await self._try(replacement, zone, report, read)
             if outcome in _END_THE_ROUND:
                 break
@@ -570,6 +567,9 @@ class Executor:
                 room -= 1
                 candidates.reassess()
         return outcome
+
+    def _may_go_on(self, room: int) -> bool:
+        return room > 0 and not self._context.is_stopping
 
     def _last_refusal(self, replacement: Replacement) -> timedelta:
         """Order pods so that those that were refused lately come last (D-15)."""
@@ -671,4 +671,4 @@ class Executor:
     def _count(self, group: GroupName | None, outcome: str) -> None:
         # By the label of the StatefulSet: without one it counts for no group.
         if group is not None:
-            self._metrics.pods_deleted.labels(group, outcome).inc()
+            self._context.metrics.pods_deleted.labels(group, outcome).inc()

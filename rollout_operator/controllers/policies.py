@@ -6,9 +6,10 @@ the executor deletes them after a live read, under the budgets and locks of all 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
@@ -17,10 +18,16 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import AT_ONCE
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRecord, PolicyRule
 from rollout_operator.controllers.rollout import RECHECK_WAIT, StepOutcome, Steps
 from rollout_operator.controllers.worker import (
     Attempts,
+    Controller,
     NewestObjects,
     Reconciles,
     Result,
@@ -28,12 +35,32 @@ from rollout_operator.controllers.worker import (
     get_retry_after,
     name_attempt,
 )
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject, Patcher, Reader
+from rollout_operator.guards.arbiter import Arbiter
+from rollout_operator.guards.departed import POLICY
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    STATEFULSETS,
+    ApiClient,
+    JsonObject,
+    Patcher,
+    Reader,
+)
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.decode.custom import decode_watched_policy
-from rollout_operator.model.names import ON_DELETE, ApiError, Conflict, GroupName
-from rollout_operator.model.objects import Group, StatefulSet
+from rollout_operator.model.description import PolicyDescription
+from rollout_operator.model.names import ON_DELETE, ApiError, Conflict, Denied, GroupName, Uid
+from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
+    Group,
+    LabelSelector,
+    StatefulSet,
+    Unreadable,
+)
 from rollout_operator.model.outcome import (
     Action,
     Code,
@@ -51,7 +78,8 @@ from rollout_operator.model.policy import (
     RefusedPolicy,
     WatchedPolicy,
 )
-from rollout_operator.planning.conditions import list_blocking, parse_time
+from rollout_operator.planning.conditions import REASONS, list_blocking, parse_time
+from rollout_operator.planning.describe_policies import describe_policy, describe_unreadable_policy
 from rollout_operator.planning.events import (
     Choice,
     ReportedGroup,
@@ -280,41 +308,179 @@ class _Beginning:
             raise
 
 
-@dataclass(slots=True, kw_only=True)
-class PolicyController:
-    owners: Owners
-    statuses: PolicyStatuses
-    placements: Placements
-    rule: PolicyRule
-    steps: Steps
-    switches: Switches
-    attempts: Attempts
-    reports: PolicyReports
-    record_left: Callable[[PolicyScope, str], None]
-    """Called with the StatefulSet of an open batch that a policy does not own when taken up."""
-    now: Callable[[], datetime]
-    """The API server's time."""
-    _reconciles: Reconciles = field(init=False)
-    _waits: dict[str, tuple[Reason, ...]] = field(default_factory=dict, init=False)
-    """The reasons of the last plan of each policy."""
-    _held: dict[str, list[Reason]] = field(default_factory=dict, init=False)
-    """Why the last plan of each policy was not carried out as a whole."""
-    _problems: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
-    _stalled: set[str] = field(default_factory=set, init=False)
+# Policies that are reconciled at a time; each mostly waits for the API server.
+_WORKERS: Final = 16
 
-    def __post_init__(self) -> None:
+
+class PolicyController(Feature):
+    """Replaces the pods of the policies of one namespace; without the kind there are none.
+
+    Until it is known whether the kind is installed, and the Role shows it, no group is replaced by
+    its label, because a policy may own it.
+    """
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context, namespace = context, context.namespace
+        client = context.open("following policies", Priority.LIST)
+        self.store = PolicyStore()
+        self.informer = context.share_informer(
+            client,
+            Collection(
+                resource=MULTI_AZ_ROLLOUTS,
+                namespace=namespace,
+                decode=decode_watched_policy,
+                store=self.store,
+            ),
+            lambda cluster: cluster.policies,
+        )
+        self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, namespace)
+        self.owners = Owners(self.store, context.sets, context.clock)
+        observing = context.open("observing policies", Priority.READ)
+        recording = context.open("recording policies", Priority.ANSWER)
+        self._now = partial(context.get_time, recording)
+        self._placements = Placements(observing, namespace, context.pods, context.process.nodes)
+        self._statuses = PolicyStatuses(recording, namespace, self.store, context.clock)
+        self._rule = PolicyRule(namespace, self._make_observer(observing), self.owners)
+        self._attempts = context.make_attempts()
+        self._switches = Switches(recording, self._attempts)
+        metrics = PolicyMetrics(context.metrics.registry, namespace, REASONS)
+        self._reports = PolicyReports(context.events.report, metrics, context.clock)
+        executor = Executor(
+            context,
+            self._rule,
+            arbiter,
+            client=context.open("acting for policies", Priority.READ),
+            recording=context.open("recording revisions of policies", Priority.RECORD),
+            on_step=self._reports.on_step,
+        )
+        self._steps = Steps(context, executor, self._attempts, RESYNC)
         self._reconciles = Reconciles(
             kind="Policy",
-            attempts=self.attempts,
+            attempts=self._attempts,
             once=self._observe_and_act,
             name_keys=self._name,
             on_failure=self._back_off,
             recheck=RECHECK_WAIT,
         )
+        self._waits: dict[str, tuple[Reason, ...]] = {}
+        """The reasons of the last plan of each policy."""
+        self._held: dict[str, list[Reason]] = {}
+        """Why the last plan of each policy was not carried out as a whole."""
+        self._problems: dict[str, tuple[str, ...]] = {}
+        self._stalled: set[str] = set()
+        self.controller = Controller(
+            "reconcile policy", self.reconcile, workers=_WORKERS, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        self._connect()
 
-    def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
-        """Return a policy as it was last read or written, and the reasons for which it waits."""
-        return self.statuses.get(name), self._waits.get(name, ())
+    def _make_observer(self, client: ApiClient) -> Observer:
+        """Return an observer of StatefulSets, whatever groups they form."""
+        observer, departed = self._context.make_observer(client), self._context.departed
+        downscales = self._context.downscales
+        return dataclasses.replace(
+            observer,
+            watches=(*observer.watches, self._follow),
+            # Of any label group that the policy drives (MAZ-35).
+            find_downscale=lambda group, sets: downscales.find_among(sets),
+            find_driver=lambda group: None,
+            find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
+        )
+
+    def _connect(self) -> None:
+        context = self._context
+        context.find_driver = self.find_driver
+        # Owners first: keys that the same change wakes read them.
+        context.set_informer.on_change(self.owners.on_set)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        self.informer.on_change(self._record_left)
+        self.informer.on_change(self.owners.on_policy)
+        self.informer.on_change(self._on_policy)
+        self.owners.on_change(self._wake_all)
+        context.process.nodes.on_change(self._wake_all)
+        context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
+        context.in_flight.on_change(lambda pod: self._wake_owner(pod.owner_uid))
+        context.on_stale(self._wake_all)
+        context.departed.add_kind(POLICY, self._list_names, self._selects)
+        context.departed.on_change(POLICY, self.controller.add)
+
+    def follow(self, tasks: TaskStack) -> None:
+        tasks.start("policy informer", self._follow.run(self._context.clock))
+
+    def start(self, tasks: TaskStack) -> None:
+        self._wake_all()
+        super().start(tasks)
+
+    def on_change(self, callback: Callable[[timedelta], None]) -> None:
+        """Call back when another policy, or none, may drive a group, with the time until then."""
+        self.owners.on_change(callback)
+
+    def find_driver(self, group: GroupName) -> str | None:
+        """Return the policy that drives a group; empty where that is not known yet."""
+        if self._follow.lack is None:
+            return self.owners.find_driver(group)
+        # The base Role grants list alone, so that an informer may be refused at its first watch.
+        error = self.informer.last_error
+        return None if self._follow.is_forbidden or isinstance(error, Denied) else ""
+
+    def describe(self) -> Iterator[PolicyDescription]:
+        for policy in sorted(self.store.list_all(), key=lambda each: each.name):
+            if isinstance(policy, Unreadable):
+                yield describe_unreadable_policy(policy)
+            else:
+                newest, waits = self._statuses.get(policy.name), self._waits.get(policy.name, ())
+                scope = self.owners.find(policy.name)
+                yield describe_policy(newest or policy, scope, waits, now=self._context.clock.now())
+
+    def _list_names(self) -> Iterator[str]:
+        return (policy.name for policy in self.store.list_all())
+
+    def _selects(self, name: str, sts: AnySet) -> bool:
+        """Return whether a policy selects a StatefulSet that is not being deleted."""
+        if isinstance(sts, StatefulSet) and sts.is_terminating:
+            return False
+        selector = _get_selector(self.store.get(self._context.namespace, name))
+        return selector is not None and selector.may_take(sts.labels)
+
+    def _record_left(
+        self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
+    ) -> None:
+        """Record StatefulSets no longer selected: an open batch may have pods down (MAZ-46)."""
+        version = new or old
+        before, after = _get_selector(old), _get_selector(new)
+        if version is not None and before != after:
+            was, stays = (None if of is None else of.may_take for of in (before, after))
+            at = self.store.find_deletion(version.uid) if new is None else new.resource_version
+            self._context.departed.on_selector((POLICY, version.name), was, stays, at)
+
+    def _on_policy(
+        self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
+    ) -> None:
+        for version in (old, new):
+            if version is not None:
+                self.controller.add(version.name)
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        for version in (old, new):
+            if version is not None:
+                self._wake_owner(version.uid)
+        if old is not None and new is None:
+            self._placements.forget_set(old.name)
+
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        for version in (old, new):
+            if version is not None:
+                self._wake_owner(version.owner_uid)
+
+    def _wake_owner(self, owner: Uid | None) -> None:
+        name = None if owner is None else self.owners.find_name(owner)
+        if name is not None:
+            self.controller.add(name)
+
+    def _wake_all(self, after: timedelta = AT_ONCE) -> None:
+        for policy in self.store.list_all():
+            self.controller.add_after(policy.name, after)
 
     async def reconcile(self, name: str) -> Result:
         # A refused policy awaits nothing, and a tenant may write hundreds of them.
@@ -326,18 +492,18 @@ class PolicyController:
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         scope = self.owners.find(name)
-        if self.statuses.get(name) is None or scope is None:
+        if self._statuses.get(name) is None or scope is None:
             self._forget(name)
             return None
-        watched = await self.statuses.settle(name)
-        if watched is None or self.statuses.is_behind(name) or self.owners.is_behind(scope):
+        watched = await self._statuses.settle(name)
+        if watched is None or self._statuses.is_behind(name) or self.owners.is_behind(scope):
             return RECHECK_WAIT
         self._log_problems(watched)
         if isinstance(scope, RefusedPolicy):
-            self.rule.forget(GroupName(name))
+            self._rule.forget(GroupName(name))
             self._waits.pop(name, None)
             self._held.pop(name, None)
-            status = render_refused_status(scope, before=watched.status, now=self.now())
+            status = render_refused_status(scope, before=watched.status, now=self._now())
             return await self._write(watched, status)
         return await self._drive(watched, scope)
 
@@ -345,25 +511,25 @@ class PolicyController:
         name = GroupName(watched.name)
         batch = find_batch(watched.status)
         if batch is not None and batch.completion is None and watched.name not in self._waits:
-            self.record_left(scope, batch.set_name)
-        group = self.rule.observe(name)
-        if step := await self.steps.settle(group):
+            self._record_left_before(scope, batch.set_name)
+        group = self._rule.observe(name)
+        if step := await self._steps.settle(group):
             self._log_wait(name, step.reasons)
             return step.again
-        resolution = await self.placements.resolve(watched, scope.policy, group)
-        group = self.rule.observe(name)
+        resolution = await self._placements.resolve(watched, scope.policy, group)
+        group = self._rule.observe(name)
         before = PolicyRecord(
             resolution=resolution,
             batch=find_batch(watched.status),
             initial=find_initial(watched.status, group),
         )
         case = _Case(watched=watched, scope=scope, before=before)
-        plan = plan_policy(self.rule.snapshot(scope, group, before))
+        plan = plan_policy(self._rule.snapshot(scope, group, before))
         if plan.action is not None and plan.batch != before.batch:
             return await self._begin(case, group, plan)
         unwritten = await self._record(case, group, plan)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
-            await self.switches.switch(scope.policy, group)
+            await self._switches.switch(scope.policy, group)
         step = await self._carry_out(group, plan)
         return min(step.again, unwritten)
 
@@ -375,30 +541,30 @@ class PolicyController:
         """
         beginning = _Beginning(partial(self._record_live, case))
         name = GroupName(case.watched.name)
-        with self.rule.beginning(name, case.before, beginning.record):
+        with self._rule.beginning(name, case.before, beginning.record):
             step = await self._carry_out(group, plan)
         if beginning.error is not None:
             # No delete was tried: the whole reconcile has failed, and backs off as such.
             self._held.pop(name, None)
             if plan.action is not None:
-                self.attempts.record_success(name_attempt(plan.action))
+                self._attempts.record_success(name_attempt(plan.action))
             raise beginning.error
         if beginning.again is None:
             # A budget holds it, or the caches lag. A recorded batch is carried out in any case, so
             # it is chosen by a live read.
-            await beginning.record(await self.rule.observe_live(group))
+            await beginning.record(await self._rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
         actions: list[Action] = [] if plan.action is None else [plan.action]
-        step = await self.steps.carry_out(group, [*actions, *plan.records])
+        step = await self._steps.carry_out(group, [*actions, *plan.records])
         # A reason that the next reconcile settles is not worth a log line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
         return step
 
     async def _record_live(self, case: _Case, live: Group) -> timedelta:
-        plan = plan_policy(self.rule.snapshot(case.scope, live, case.before))
+        plan = plan_policy(self._rule.snapshot(case.scope, live, case.before))
         return await self._record(case, live, plan)
 
     async def _record(self, case: _Case, group: Group, plan: PolicyPlan) -> timedelta:
@@ -406,22 +572,22 @@ class PolicyController:
         plan = self._add_held(watched.name, plan)
         self._log_wait(watched.name, plan.waits)
         self._log_stall(watched.name, plan)
-        snapshot = self.rule.snapshot(case.scope, group, case.before)
+        snapshot = self._rule.snapshot(case.scope, group, case.before)
         status = render_policy_status(snapshot, plan, before=watched.status)
         unwritten = await self._write(watched, status)
-        self.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
-        self.reports.on_plan(watched, case.scope.policy, group, plan)
+        self._rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
+        self._reports.on_plan(watched, case.scope.policy, group, plan)
         return min(plan.requeue_after or RESYNC, unwritten)
 
     async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
         """Write a status with news (MAZ-54); return when to do so again. Numbers alone wait."""
-        statuses = self.statuses
+        statuses = self._statuses
         if status != watched.status:
             wait = statuses.wait_before(watched.name)
             if wait and not is_urgent(watched.status, status):
                 return wait
             await statuses.write(watched, status)
-        self.reports.on_status(watched, status)
+        self._reports.on_status(watched, status)
         return RESYNC
 
     def _log_problems(self, watched: WatchedPolicy) -> None:
@@ -463,10 +629,21 @@ class PolicyController:
         self._held.pop(name, None)
         self._problems.pop(name, None)
         self._stalled.discard(name)
-        self.steps.forget(GroupName(name))
-        self.rule.forget(GroupName(name))
-        self.statuses.forget(name)
-        self.reports.forget(name)
+        self._steps.forget(GroupName(name))
+        self._rule.forget(GroupName(name))
+        self._statuses.forget(name)
+        self._reports.forget(name)
 
     def _name(self, name: str) -> dict[str, object]:
-        return {**self.rule.name_keys(GroupName(name))}
+        return {**self._rule.name_keys(GroupName(name))}
+
+    def _record_left_before(self, scope: PolicyScope, name: str) -> None:
+        """Record a StatefulSet of an open batch that left before this process knew of it."""
+        sts = self._context.sets.get(self._context.namespace, name)
+        if sts is not None and all(own.name != name for own in scope.sets):
+            self._context.departed.on_left([(POLICY, scope.policy.head.name)], sts, sts)
+
+
+def _get_selector(policy: WatchedPolicy | Unreadable | None) -> LabelSelector | None:
+    spec = policy.policy if isinstance(policy, WatchedPolicy) else None
+    return spec.selector if isinstance(spec, Policy) else None

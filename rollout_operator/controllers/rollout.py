@@ -35,7 +35,7 @@ from rollout_operator.aio.queue import BUGS, CONTRADICTIONS, Backoff
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.controllers.executor import Executor, LabelRule, Report
-from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW, choose_most_live_reads
+from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.worker import (
     HELD_RECHECK,
     RESYNC,
@@ -71,68 +71,67 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
 class Steps:
     """Tries actions, and remembers by group how often they were contradicted."""
 
-    executor: Executor
-    deletes: OwnDeletes
-    attempts: Attempts
-    refresh: Callable[[str], None]
-    resync: timedelta
-    """When to reconcile again at the latest."""
-    _rechecks: dict[GroupName, int] = field(default_factory=dict, init=False)
+    def __init__(
+        self, context: Context, executor: Executor, attempts: Attempts, resync: timedelta
+    ) -> None:
+        """`resync` is when to reconcile again at the latest."""
+        self._deletes, self._refresh = context.deletes, context.refresh
+        self._executor, self._attempts, self._resync = executor, attempts, resync
+        self._rechecks: dict[GroupName, int] = {}
 
     def forget(self, name: GroupName) -> None:
         self._rechecks.pop(name, None)
 
     async def settle(self, group: Group) -> StepOutcome | None:
         """Read back deletes without an answer; return the outcome where nothing may follow."""
-        if self.deletes.list_unknown(group.owners):
+        if self._deletes.list_unknown(group.owners):
             step = await self._read_back(group)
             if step.failed or step.reasons:
                 return step
-        if self.deletes.longest_unseen(group.owners) > LAG_LIMIT:
-            self.refresh("own delete not seen")
+        if self._deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            self._refresh("own delete not seen")
         return None
 
     async def carry_out(self, group: Group, actions: Sequence[Action]) -> StepOutcome:
         """Try actions one after another. An error concerns only its zone (D-18)."""
         steps = [await self._try(group, action) for action in actions]
-        again = min((step.again for step in steps), default=self.resync)
-        if self.deletes.list_unknown(group.owners):
+        again = min((step.again for step in steps), default=self._resync)
+        if self._deletes.list_unknown(group.owners):
             again = min(again, _UNKNOWN_WAIT)
         reasons = tuple(reason for step in steps for reason in step.reasons)
         return StepOutcome(again=again, reasons=reasons, failed=any(step.failed for step in steps))
 
     async def _read_back(self, group: Group) -> StepOutcome:
         attempt = ("read back", group.name)
-        wait, failure = self.attempts.wait_before(attempt)
+        wait, failure = self._attempts.wait_before(attempt)
         if wait:
             return StepOutcome(reasons=(_back_off(failure),), again=wait)
         try:
-            await self.executor.read_back(group.owners)
+            await self._executor.read_back(group.owners)
         except ApiError as error:
             return self._fail(attempt, error)
-        self.attempts.record_success(attempt)
-        return StepOutcome(again=self.resync)
+        self._attempts.record_success(attempt)
+        return StepOutcome(again=self._resync)
 
     async def _try(self, group: Group, action: Action) -> StepOutcome:
         attempt = name_attempt(action)
-        wait, failure = self.attempts.wait_before(attempt)
+        wait, failure = self._attempts.wait_before(attempt)
         if wait:
             return StepOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
-        report = await self.executor.carry_out(group, action)
+        report = await self._executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
             return replace(step, reasons=(*step.reasons, *report.reasons))
         refused = [reason.text for reason in report.reasons if reason.code is Code.DELETE_REFUSED]
         if refused and not report.deleted:
-            wait = self.attempts.record_failure(attempt, refused[0])
+            wait = self._attempts.record_failure(attempt, refused[0])
             return StepOutcome(reasons=tuple(report.reasons), again=wait)
         if report.is_cut_short and not report.deleted:
             return self._expire(attempt, report, action.zone.name)
-        self.attempts.record_success(attempt)
+        self._attempts.record_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
             return StepOutcome(reasons=tuple(report.reasons), again=again)
@@ -144,13 +143,13 @@ class Steps:
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
         wanted = get_retry_after(error)
-        wait = self.attempts.record_failure(attempt, str(error), at_least=wanted)
+        wait = self._attempts.record_failure(attempt, str(error), at_least=wanted)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
-        wait = self.attempts.record_failure(attempt, report.cut_short)
-        has_failed = self.attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        wait = self._attempts.record_failure(attempt, report.cut_short)
+        has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(
             code=Code.LIVE_READ_EXPIRED,
             text=f"a live read was too old before a pod was deleted: {report.cut_short}",
@@ -165,11 +164,11 @@ class Steps:
         if report.is_cut_short:
             return RECHECK_WAIT
         if not report.is_contradicted:
-            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self.resync
+            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self._resync
         self._rechecks[name] = self._rechecks.get(name, 0) + 1
         wait = CONTRADICTIONS.bound(self._rechecks[name])
         if wait == LAG_LIMIT:
-            self.refresh("the API server contradicts the cache")
+            self._refresh("the API server contradicts the cache")
         return wait
 
 
@@ -200,26 +199,15 @@ class RolloutController(Feature):
             find_other_rollout=self.others.find,
         )
         self.executor = Executor(
-            context.open("acting", Priority.READ),
+            context,
             LabelRule(observer),
-            context.deletes,
-            clock=context.clock,
-            metrics=context.metrics,
-            arbiter=arbiter,
-            locks=context.locks,
+            arbiter,
+            client=context.open("acting", Priority.READ),
             # No delete rests on it: it waits for all live reads.
             recording=context.open("recording", Priority.RECORD),
-            most_live_reads=choose_most_live_reads(context.settings.client_qps),
-            is_stopping=lambda: context.is_stopping,
             on_step=context.events.on_step,
         )
-        self._steps = Steps(
-            executor=self.executor,
-            deletes=context.deletes,
-            attempts=context.make_attempts(),
-            refresh=context.refresh,
-            resync=RESYNC,
-        )
+        self._steps = Steps(context, self.executor, context.make_attempts(), RESYNC)
         longest = max(BUGS.first, context.settings.reconcile_interval)
         self.controller = controller = Controller(
             "reconcile rollout",

@@ -57,7 +57,7 @@ from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
-    from rollout_operator.operator.policies import Policies
+    from rollout_operator.controllers.policies import PolicyController
     from rollout_operator.operator.releases import ClusterSchedules, OtherHealthChecks, Releases
     from rollout_operator.operator.reviews import Reviews
 
@@ -323,13 +323,13 @@ class Engine:
             most_pods=most_pods,
         )
 
-    def _build_policies(self) -> "Policies | None":
+    def _build_policies(self) -> "PolicyController | None":
         if not self._context.process.drives_policies:
             return None
         # Imported here: most operators never need it.
-        from rollout_operator.operator.policies import Policies
+        from rollout_operator.controllers.policies import PolicyController
 
-        return Policies(self._context, self._budgets.arbiter)
+        return PolicyController(self._context, self._budgets.arbiter)
 
     def _build_releases(self, settings: Config) -> "Releases | None":
         if not settings.drives_releases:

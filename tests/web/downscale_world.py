@@ -31,10 +31,10 @@ from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.scaling import Review, Scalable, Version
 from rollout_operator.pods import PodError
-from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.no_downscale import Parents, RepeatedReads, UnconfirmedReads
 from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
+from tests.controllers.fed_context import FedContext
 from tests.gates import OpenArbiter
 from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import VirtualClock
@@ -191,15 +191,12 @@ class World:
                 pod_records=PodRecords(self.client, name), calls=self.calls, client=self.client,
                 clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
             )  # fmt: skip
+        context = FedContext(self.client, self.clock)
+        context.deletes, context.locks = deletes, locks
         executor = Executor(
-            self.client,
-            LabelRule(observer),
-            deletes,
-            clock=self.clock,
-            metrics=Metrics(),
-            locks=locks,
-            arbiter=OpenArbiter(),
-        )
+            context, LabelRule(observer), OpenArbiter(), client=self.client,
+            recording=self.client, on_step=lambda group, step: None,
+        )  # fmt: skip
         queue = Controller(
             "downscales",
             controller.reconcile,

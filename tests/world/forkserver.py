@@ -27,7 +27,7 @@ READ_ONCE: Final = (
     "rollout_lab.simulate.command",
     f"{PROGRAM}.kube.nodes",
     f"{PROGRAM}.operator.main",
-    f"{PROGRAM}.operator.policies",
+    f"{PROGRAM}.controllers.policies",
     f"{PROGRAM}.operator.releases",
     f"{PROGRAM}.operator.webhooks",
     "urllib3",
