@@ -25,6 +25,7 @@ from rollout_lab.virtual_loop.loop import IS_GONE
 from rollout_lab.virtual_loop.pace import SimulatedClock
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
+from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.context import Clients, Context, Feature, Process, Telemetry
 from rollout_operator.kube.api import DEFAULT_TIMEOUTS, Fence
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
@@ -33,7 +34,6 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.description import Description
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import DecodeError, OperatorError
-from rollout_operator.operator.features import Budgets
 from rollout_operator.operator.fleet import Engine, Fleet
 from rollout_operator.operator.reviews import Configurations, Reviews
 from rollout_operator.telemetry.metrics import GroupState

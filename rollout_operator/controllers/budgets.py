@@ -10,17 +10,27 @@ second, and none where the role forbids it or the installed kind drops it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import BUDGET_STATUSES
-from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.arbiter import BudgetAccount
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.worker import Controller, Result
+from rollout_operator.guards.arbiter import (
+    Accounts,
+    Arbiter,
+    ArbiterContext,
+    BudgetAccount,
+    BudgetCatalog,
+)
+from rollout_operator.guards.departed import BUDGET
 from rollout_operator.guards.grants import GrantState, InFlight, Recorder, read_record
 from rollout_operator.kube.api import (
     PODS,
@@ -31,10 +41,14 @@ from rollout_operator.kube.api import (
     Reader,
     list_items,
 )
-from rollout_operator.kube.store import PodStore
-from rollout_operator.model.budget import BudgetStatus
-from rollout_operator.model.decode.custom import decode_budget_status
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import AnyBudget, BudgetStore, PodStore
+from rollout_operator.model.budget import BudgetStatus, DisruptionSource
+from rollout_operator.model.decode.custom import decode_budget, decode_budget_status
 from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.names import (
     ApiError,
     Conflict,
@@ -45,7 +59,7 @@ from rollout_operator.model.names import (
     NotFound,
     Uid,
 )
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import AnyPod, AnySet, Pod, selects
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.describe_budgets import render_budget_status
 from rollout_operator.telemetry.logs import log
@@ -57,6 +71,8 @@ from rollout_operator.telemetry.metrics import DisruptionMetrics
 UNTOUCHED_FOR: Final = timedelta(seconds=8)
 # A webhook configuration allows no more time (30 s), whatever a record has.
 LONGEST: Final = timedelta(seconds=34)
+# Pods whose grants are reconciled at a time; each mostly waits for the API server.
+_WORKERS: Final = 4
 # A connection that died unnoticed costs no more than this.
 LIVE_READ_LIMIT: Final = timedelta(seconds=3)
 # If the pod has changed during the read, and after an error.
@@ -186,6 +202,124 @@ class DisruptionController:
 def _choose_span(lasts: timedelta) -> timedelta:
     """Return after what time an untouched pod proves that a grant was not used."""
     return min(max(lasts, UNTOUCHED_FOR), LONGEST)
+
+
+class Budgets(Feature):
+    """Watched budgets, the arbiter, and the controller that releases grants."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        # Evictions wait for grants, and so do deletes: neither waits for the reads of others.
+        granting, counting = (
+            context.open(name, Priority.ANSWER) for name in ("granting", "counting")
+        )
+        releasing = context.open("releasing grants", Priority.RELEASE)
+        client = context.open("following budgets", Priority.LIST)
+        self.catalog = BudgetCatalog(context.metrics)
+        self._store = BudgetStore()
+        self.informer = context.share_informer(
+            client,
+            Collection(
+                resource=ZONE_BUDGETS,
+                namespace=context.namespace,
+                decode=decode_budget,
+                store=self._store,
+            ),
+            lambda cluster: cluster.budgets,
+        )
+        self.informer.on_change(self._on_budget)
+        context.departed.add_kind(BUDGET, self._list_names, self._selects)
+        self.informer.on_change(context.events.on_budget)
+        self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
+        self.process = name = context.make_name()
+        common = ArbiterContext(
+            budgets=self.catalog,
+            find_lack=self._find_lack,
+            sets=context.sets,
+            pods=context.pods,
+            reader=context.make_observer(counting),
+            in_flight=context.in_flight,
+            recorder=Recorder(granting, context.clock, name),
+            find_downscale=context.downscales.find_among,
+            find_newcomers=context.arrivals.get,
+            find_departed=lambda name, live: context.departed.list_zones((BUDGET, name), live),
+            age=lambda: max(context.age, self._follow.age),
+            now=partial(context.get_time, granting),
+            clock=context.clock,
+            metrics=context.metrics,
+        )
+        self.arbiter = Arbiter(common)
+        self.accounts = Accounts(common)
+        context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
+        reconciler = DisruptionController(
+            pods=context.pods,
+            in_flight=context.in_flight,
+            recorder=Recorder(releasing, context.clock, name),
+            client=releasing,
+            clock=context.clock,
+            metrics=context.metrics.disruptions,
+        )
+        self.controller = Controller(
+            "reconcile budgets", reconciler.reconcile, workers=_WORKERS, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        context.in_flight.on_change(lambda pod: self.controller.add((pod.namespace, pod.name)))
+        context.pod_informer.on_change(self._on_pod)
+
+    def follow(self, tasks: TaskStack) -> None:
+        tasks.start("budget informer", self._follow.run(self._context.clock))
+
+    async def wait_known(self) -> None:
+        await self._follow.wait_answered()
+
+    def start(self, tasks: TaskStack) -> None:
+        self.arbiter.begin()
+        self._context.events.report_budgets(self._store.list_all())
+        super().start(tasks)
+        tasks.start("releases of grants", self.arbiter.run())
+
+    def describe(self) -> Iterator[BudgetDescription]:
+        """Yield the budgets by name; each takes milliseconds."""
+        return self.accounts.list_descriptions()
+
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        for pod in (old, new):
+            if isinstance(pod, Pod) and (pod.disruption or self._context.in_flight.get(pod.uid)):
+                self.controller.add((pod.namespace, pod.name))
+
+    def _on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
+        """Take over a budget; a zone that it no longer selects may be short."""
+        version = new or old
+        name = "" if version is None else version.name
+        before = self._find_selector(name)
+        self.catalog.on_change(old, new)
+        after = self._find_selector(name)
+        if version is not None and before != after:
+            was, stays = (None if of is None else partial(selects, of) for of in (before, after))
+            at = self._store.find_deletion(version.uid) if new is None else new.resource_version
+            self._context.departed.on_selector((BUDGET, name), was, stays, at)
+
+    def _find_selector(self, name: str) -> Mapping[str, str] | None:
+        versions = self.catalog.get(name)
+        return None if versions is None or versions.budget is None else versions.budget.selector
+
+    def _list_names(self) -> Iterator[str]:
+        return (versions.name for versions in self.catalog.list_all())
+
+    def _selects(self, name: str, sts: AnySet) -> bool:
+        selector = self._find_selector(name)
+        return selector is not None and selects(selector, sts.labels)
+
+    def _describe_unknown(self) -> str | None:
+        lack = None if self._follow.is_forbidden else self._follow.lack
+        return None if lack is None else f"not followed yet: {lack}"
+
+    def _find_lack(self, source: DisruptionSource) -> str | None:
+        # A role of an earlier release does not show budgets: rollouts go on as they did under it,
+        # evictions come to the operator only where a webhook configuration names them.
+        if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
+            return None
+        return self._follow.lack
 
 
 # Changes of a budget within this time are one write.
@@ -336,3 +470,78 @@ class BudgetStatuses:
         if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)
         self._is_reported = True
+
+
+class BudgetReports(Feature):
+    """Writes the status of each budget, in the process that acts; no decision rests on it."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._budgets = budgets
+        # The budgets that select a StatefulSet, and the other way round, as they were last seen.
+        self._names: dict[Uid, set[str]] = {}
+        self._zones: dict[str, tuple[Uid, ...]] = {}
+        client = context.open("reporting budgets", Priority.REPORT)
+        statuses = BudgetStatuses(
+            client=client,
+            namespace=context.namespace,
+            find_account=self._find_account,
+            now=partial(context.get_time, client),
+            clock=context.clock,
+        )
+        self.controller = Controller(
+            "reconcile budget status", statuses.reconcile, workers=1, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
+        context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
+        budgets.informer.on_change(lambda old, new: self._wake_all())
+        self._is_running = False
+
+    def start(self, tasks: TaskStack) -> None:
+        self._is_running = True
+        self._wake_all()
+        super().start(tasks)
+
+    async def finish(self) -> None:
+        """Return at once: the next process repeats a write that is cut off."""
+
+    def _find_account(self, name: str) -> BudgetAccount | None:
+        """Return the account of a budget, and remember whose changes concern it."""
+        account = self._budgets.accounts.find(name)
+        zones = () if account is None else account.zones
+        for uid in self._zones.pop(name, ()):
+            self._names[uid].discard(name)
+            if not self._names[uid]:
+                del self._names[uid]
+        if account is not None:
+            self._zones[name] = zones
+        for uid in zones:
+            self._names.setdefault(uid, set()).add(name)
+        return account
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        sets = [version for version in (old, new) if version is not None]
+        self._wake_owners(sts.uid for sts in sets)
+        for budget in self._budgets.catalog.list_all():
+            # A StatefulSet that it did not select before.
+            if any(selects(own, sts.labels) for own in budget.selectors for sts in sets):
+                self._wake(budget.name)
+
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        self._wake_owners({version.owner_uid for version in (old, new) if version is not None})
+
+    def _wake_owners(self, owners: Iterable[Uid | None]) -> None:
+        for owner in owners:
+            for name in self._names.get(owner, ()) if owner is not None else ():
+                self._wake(name)
+
+    def _wake_all(self) -> None:
+        """Reconcile all budgets, since those that overlap with a changed one change as well."""
+        for name in {*self._zones, *(budget.name for budget in self._budgets.catalog.list_all())}:
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        if self._is_running:
+            self.controller.add_after(name, SETTLE)

@@ -26,10 +26,12 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.config.flags import Config, is_label
+from rollout_operator.controllers.budgets import BudgetReports, Budgets
 from rollout_operator.controllers.context import Context, Feature, Process, Telemetry
 from rollout_operator.controllers.rollout import RolloutController
 from rollout_operator.controllers.scaling import ScalingController
 from rollout_operator.controllers.shadow import ShadowController
+from rollout_operator.controllers.unobeyed import UnobeyedPolicies
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     PODS,
@@ -50,7 +52,6 @@ from rollout_operator.model.decode.objects import decode_statefulset, place_deco
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.names import ApiError, OperatorError
 from rollout_operator.model.objects import AnyWatched, Group, StatefulSet, Unreadable
-from rollout_operator.operator.features import BudgetReports, Budgets, UnobeyedPolicies
 from rollout_operator.planning.describe_groups import describe_group, merge_descriptions, share_pods
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import bind_keys, log

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
+from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.context import Context, Process
 from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.worker import Controller
@@ -37,7 +38,6 @@ from rollout_operator.model.objects import (
 )
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review, Scalable
-from rollout_operator.operator.features import Budgets
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.planning.budgets import is_running
 from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse

@@ -14,12 +14,12 @@ from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack, gather_all
 from rollout_operator.config.flags import Config
+from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.context import Context, Process
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Configuration
 from rollout_operator.model.names import ConfigError, InvalidInput
-from rollout_operator.operator.features import Budgets
 from rollout_operator.operator.reviews import (
     LED_PATHS,
     Begin,

@@ -30,6 +30,8 @@ from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.controllers.budgets import BudgetReports
+from rollout_operator.controllers.unobeyed import UnobeyedPolicies
 from rollout_operator.kube.api import (
     LEASES,
     MULTI_AZ_ROLLOUTS,
@@ -56,7 +58,6 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
     TOPOLOGY_KEYS,
 )
-from rollout_operator.operator.features import BudgetReports, UnobeyedPolicies
 from rollout_operator.planning.text import render_description
 from tests import stories
 from tests.operator.forged import MADE_UP, ask_eviction, make_up

@@ -3,10 +3,10 @@
 from typing import cast
 
 from rollout_operator.config.checks import read_config
+from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.context import Clients, Context, Process, Telemetry
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.model.lease import Identity, Lease
-from rollout_operator.operator.features import Budgets
 from rollout_operator.operator.reviews import (
     EVICTION_PATH,
     LED_PATHS,

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.unobeyed import EVERY, MOST, NOTE, report_unobeyed
 from rollout_operator.kube.api import ApiClient, Page, Resource
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
-from rollout_operator.operator.features import EVERY, MOST, NOTE, report_unobeyed
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 
