@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.code_rules import ROOT
 from tests.mutants.entry import ALL, CATALOGUE, read_sources
 from tests.mutants.runner import Budget, Runner, copied
-from tests.simulation.fault_rates import REVIEW_PROFILES
+from tests.simulation.faults import REVIEW_PROFILES
 from tests.simulation.scenarios_book import NAMES
 
 pytestmark = pytest.mark.thorough

@@ -17,10 +17,10 @@ import msgspec
 
 from tests.judge.promises import Verdict
 from tests.simulation.campaign import Job, list_plan_jobs, list_schedules
-from tests.simulation.fault_rates import name_profile
+from tests.simulation.faults import name_profile
 from tests.simulation.plans import Kind, run_plan
+from tests.simulation.runs import run
 from tests.simulation.scenarios_book import get_scenario
-from tests.simulation.schedule import run
 
 # A job takes a fifth of a second; one that spins in no time of its own never ends.
 JOB_SECONDS: Final = 30.0

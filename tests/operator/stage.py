@@ -62,10 +62,9 @@ from rollout_operator.planning.text import render_description
 from tests import stories
 from tests.operator.forged import MADE_UP, ask_eviction, make_up
 from tests.simulation.chaos import later_webhook
-from tests.simulation.drainers import zone_budget
-from tests.simulation.scenarios import name_unrolled
-from tests.simulation.scenarios_people import People, Route
-from tests.simulation.traces_downscales import QUOTA_PATH, Quota
+from tests.simulation.scenarios import People, Route, name_unrolled
+from tests.simulation.scenarios_drains import zone_budget
+from tests.simulation.traces import QUOTA_PATH, Quota
 from tests.virtual_time import elapsed
 
 OPERATOR: Final = "operator-1"

@@ -19,18 +19,20 @@ from rollout_lab.trace.trace import render_story, render_tail
 from tests.simulation.campaign import (
     ROTATION,
     SMALL_ONES,
+    Case,
     Job,
     Summary,
     Tally,
     list_plan_jobs,
     list_schedules,
     run_all,
+    run_case,
+    shrink,
 )
 from tests.simulation.plans import Kind, run_plan
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import Size
 from tests.simulation.scenarios_book import NAMES, get_scenario
-from tests.simulation.shrink import Case, run_case, shrink
 
 PROGRESS_EVERY: Final = 15.0  # seconds
 MOST_SHOWN: Final = 3

@@ -25,7 +25,7 @@ from rollout_lab.world import Sandbox
 from rollout_operator.kube.api import PODS, VALIDATING_WEBHOOKS, JsonObject
 from tests.forgeries import forge
 from tests.judge.downscales import FORGED, describe_review
-from tests.simulation.fault_rates import Blows, HookFaults
+from tests.simulation.faults import Blows, HookFaults
 from tests.simulation.runtime import Patient, now
 
 # The faults of calls and events are numbered from 1 as they strike.

@@ -23,7 +23,7 @@ from rollout_lab.network.faults import (
 )
 from rollout_lab.world import Sandbox
 
-from tests.simulation.planned_faults import Planned, ScriptedFaults
+from tests.simulation.faults import Planned, ScriptedFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
 from tests.simulation.scenarios import Scenario

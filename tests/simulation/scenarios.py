@@ -1,24 +1,278 @@
 """What a scenario is: zones at the start, what people do, how pods behave, what rest looks like.
 
-The scenarios stand in the modules beside this one by what they are about; `scenarios_book` knows
-all by name. Nothing here knows of faults.
+What people and their scripts do is a request as of kubectl or an autoscaler. What is refused is
+tried again by `insist`, as people do; nothing here reads the operator, or knows of faults. The
+scenarios stand in the modules beside this one by what they are about; `scenarios_book` knows all by
+name.
 """
 
+import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, cast
+from enum import StrEnum
+from typing import Any, Final, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
+from rollout_lab.admission.registrations import no_downscale, pod_eviction, prepare_downscale
+from rollout_lab.model.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiRefusal,
+    ApiRequest,
+    Body,
+    api_version_of,
+)
 from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.world import Sandbox
-from rollout_lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.model.names import REVISION_LABEL
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    MUTATING_WEBHOOKS,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.model.names import LAST_DOWNSCALE, REVISION_LABEL
+from rollout_operator.model.scaling import format_entry
 from tests.judge.promises import QUIET
 from tests.simulation.runtime import BACK_AFTER
-from tests.simulation.scenarios_people import People
+
+# As a person tries again.
+TRY_AGAIN: Final = 20.0  # seconds
+# As `-zone-tracker.config-map-name` has it by default.
+ZONE_TRACKER: Final = "rollout-operator-zone-tracker"
+DRY_RUN: Final[Mapping[str, str]] = {"dryRun": "All"}
+
+
+class Route(StrEnum):
+    """How a replica count is changed."""
+
+    MERGE = "merge patch"
+    STRATEGIC = "strategic patch"
+    JSON = "json patch"
+    PUT = "put without version"
+    PUT_FRESH = "put with version"
+    PUT_STALE = "put with a stale version"
+    """Which the API server refuses after all webhooks were called."""
+    SCALE_MERGE = "scale merge patch"
+    SCALE_PUT = "scale put without version"
+    SCALE_PUT_FRESH = "scale put with version"
+
+
+Act = Callable[..., Awaitable[None]]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+"""What becomes of the pods of a set that is deleted."""
+_WITH_PODS: Final[Mapping[Propagation, str]] = {
+    "Background": "",
+    "Foreground": " after its pods",
+    "Orphan": ", and not its pods",
+}
+LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_STALE)
+"""Routes that lead to the count that is requested."""
+_PATCHES: Final = {
+    Route.MERGE: MERGE_PATCH,
+    Route.STRATEGIC: STRATEGIC_PATCH,
+    Route.JSON: JSON_PATCH,
+    Route.SCALE_MERGE: MERGE_PATCH,
+}
+
+
+class People(msgspec.Struct, frozen=True, kw_only=True):
+    """All writers outside of the operator, with the chance that they own.
+
+    Whatever they write may be refused: it raises ApiRefusal.
+    """
+
+    sandbox: Sandbox
+    rng: random.Random
+    name: str = "alice"
+    tries: list[str] = []
+    """What was refused, for those who read a failure."""
+
+    def split(self, name: str) -> "People":
+        """Return one of them; what is drawn for one changes nothing for another."""
+        return replace(self, name=name, rng=random.Random(self.rng.getrandbits(64)))
+
+    async def wait(self, least: float, most: float) -> None:
+        """Let some time pass, in seconds."""
+        await asyncio.sleep(self.rng.uniform(least, most))
+
+    def say(self, text: str) -> None:
+        """Have readers know what is done."""
+        self.sandbox.say(self.name, text)
+
+    async def insist(self, act: Act, *words: object) -> None:
+        """Try until it is accepted."""
+        while not await self.attempt(act, *words):  # noqa: ASYNC110 (an answer, no event)
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * TRY_AGAIN)
+
+    async def attempt(self, act: Act, *words: object) -> bool:
+        """Try once; return whether it was accepted."""
+        try:
+            await act(*words)
+        except ApiRefusal as refusal:
+            self.tries.append(f"{refusal}")
+            return False
+        return True
+
+    def find(self, name: str) -> JsonObject | None:
+        """Return a StatefulSet as it is stored."""
+        return self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, name)
+
+    # StatefulSets and their pods
+
+    async def create(self, zone: ZoneSpec) -> None:
+        self.say(f"creates {zone.name}")
+        await self.post(STATEFULSETS, statefulset(zone, self.sandbox.namespace))
+
+    async def delete(self, name: str, propagation: Propagation = "Background") -> None:
+        """Delete a set, before its pods, after them, or without them."""
+        self.say(f"deletes {name}{_WITH_PODS[propagation]}")
+        options: JsonObject = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": propagation,
+        }
+        await self.remove(STATEFULSETS, name, options)
+
+    async def end_pod(self, name: str) -> None:
+        await self.remove(PODS, name)
+
+    async def set_image(self, name: str, image: str) -> None:
+        """Change the template, which makes a new revision."""
+        containers: list[JsonObject] = [{"name": "app", "image": image}]
+        body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
+        self.say(f"sets the image of {name} to {image}")
+        await self.patch(STATEFULSETS, name, body, STRATEGIC_PATCH)
+
+    async def annotate(self, name: str, key: str, value: str | None) -> None:
+        """Set an annotation, or remove it with None."""
+        self.say(f"annotates {name} with {key}={value}")
+        await self.patch(STATEFULSETS, name, {"metadata": {"annotations": {key: value}}})
+
+    async def label(self, name: str, key: str, value: str | None) -> None:
+        """Set a label, or remove it with None."""
+        self.say(f"labels {name} with {key}={value}")
+        await self.patch(STATEFULSETS, name, {"metadata": {"labels": {key: value}}})
+
+    async def change_spec(self, name: str, spec: JsonObject) -> None:
+        self.say(f"changes the spec of {name}: {spec}")
+        await self.patch(STATEFULSETS, name, {"spec": spec})
+
+    async def scale(
+        self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
+    ) -> None:
+        dry = " in a dry run" if is_dry_run else ""
+        self.say(f"scales {name} to {replicas} by {route}{dry}")
+        request = await self._scale_request(name, replicas, route)
+        await self.send(replace(request, query=DRY_RUN) if is_dry_run else request)
+
+    async def _scale_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
+        subresource = "scale" if route.value.startswith("scale") else ""
+        whole = ApiRequest(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
+        if route in _PATCHES:
+            body: Body = {"spec": {"replicas": replicas}}
+            if route is Route.JSON:
+                body = [{"op": "replace", "path": "/spec/replicas", "value": replicas}]
+            return replace(whole, verb="patch", body=body, content_type=_PATCHES[route])
+        found = await self.send(whole)
+        metadata = dict(cast(JsonObject, found["metadata"]))
+        if route in (Route.PUT, Route.SCALE_PUT):
+            metadata.pop("resourceVersion", None)
+        if route is Route.PUT_STALE:  # any write will do to make what was read old
+            await self.annotate(name, "example.com/touched", str(metadata["resourceVersion"]))
+        spec = {**cast(JsonObject, found["spec"]), "replicas": replicas}
+        return replace(whole, verb="update", body={**found, "metadata": metadata, "spec": spec})
+
+    # What else there is
+
+    async def create_template(self, name: str, replicas: int) -> None:
+        self.say(f"creates the ReplicaTemplate {name} with {replicas} replicas")
+        await self.post(REPLICA_TEMPLATES, make(REPLICA_TEMPLATES, name, {"replicas": replicas}))
+
+    async def scale_template(self, name: str, replicas: int) -> None:
+        self.say(f"scales the ReplicaTemplate {name} to {replicas}")
+        body: JsonObject = {"spec": {"replicas": replicas}}
+        await self.patch(REPLICA_TEMPLATES, name, body, subresource="scale")
+
+    async def register_webhooks(self, *, evictions: bool = False) -> None:
+        """Register what the operator serves, as its manifests do; evictions where wanted."""
+        namespace = self.sandbox.namespace
+        await self.post(VALIDATING_WEBHOOKS, no_downscale(namespace))
+        await self.post(MUTATING_WEBHOOKS, prepare_downscale(namespace))
+        if evictions:
+            await self.post(VALIDATING_WEBHOOKS, pod_eviction(namespace))
+
+    async def rewrite_record(self, name: str, time: str | None, *, is_tracked: bool) -> None:
+        """Set when a zone was scaled down last, or remove it with None."""
+        if not is_tracked:
+            await self.annotate(name, LAST_DOWNSCALE, time)
+            return
+        self.say(f"sets the entry of {name} to {time}")
+        entry = None if time is None else format_entry(time)
+        await self.patch(CONFIG_MAPS, ZONE_TRACKER, {"data": {name: entry}})
+
+    async def create_tracker(self) -> None:
+        """Create an empty zone tracker: no zone has been scaled down yet."""
+        self.say("creates the zone tracker")
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ZONE_TRACKER},
+            "data": {},
+        }
+        await self.post(CONFIG_MAPS, body)
+
+    # Requests
+
+    async def post(self, resource: Resource, body: JsonObject) -> None:
+        await self.send(ApiRequest(verb="create", resource=resource, body=body))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: JsonObject,
+        kind: str = MERGE_PATCH,
+        *,
+        subresource: str = "",
+    ) -> None:
+        await self.send(
+            ApiRequest(
+                verb="patch",
+                resource=resource,
+                name=name,
+                subresource=subresource,
+                body=body,
+                content_type=kind,
+            )
+        )
+
+    async def remove(self, resource: Resource, name: str, options: Body = None) -> None:
+        await self.send(ApiRequest(verb="delete", resource=resource, name=name, body=options))
+
+    async def send(self, request: ApiRequest) -> JsonObject:
+        """Send a request in the name of this user, and return what came back."""
+        namespace = self.sandbox.namespace if request.resource.is_namespaced else ""
+        named = replace(request, namespace=namespace, user=self.name)
+        return (await self.sandbox.call(named)).body
+
+
+def make(resource: Resource, name: str, spec: JsonObject, **metadata: object) -> JsonObject:
+    return {
+        "apiVersion": api_version_of(resource),
+        "kind": resource.kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
 
 Script = Callable[[People], Coroutine[Any, Any, None]]
 Missing = str

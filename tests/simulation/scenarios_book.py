@@ -14,14 +14,13 @@ from tests.simulation import scenarios_releases as releases
 from tests.simulation import scenarios_rollouts as rollouts
 from tests.simulation import scenarios_scaling as scaling
 from tests.simulation import scenarios_sets as sets
-from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
+from tests.simulation.scenarios import FULL, SMALL, People, Scenario, Size
 from tests.simulation.scenarios_departures import (
     deselect_by_budget,
     deselect_by_policy,
     leave,
     relabel,
 )
-from tests.simulation.scenarios_people import People
 
 Maker = Callable[[Size], Scenario]
 

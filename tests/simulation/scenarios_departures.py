@@ -18,10 +18,8 @@ from rollout_lab.model.history import Called, Record
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import GROUP_LABEL
-from tests.simulation.drainers import change_budget
-from tests.simulation.scenarios import Scenario, Size
-from tests.simulation.scenarios_drains import NAME
-from tests.simulation.scenarios_people import Act, People, Propagation
+from tests.simulation.scenarios import Act, People, Propagation, Scenario, Size
+from tests.simulation.scenarios_drains import NAME, change_budget
 from tests.simulation.scenarios_policies import SAMPLE, change_policy
 
 Maker = Callable[[Size], Scenario]

@@ -19,8 +19,16 @@ from rollout_lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from tests.simulation.scenarios import Scenario, Size, list_zones, name_unready, usual
-from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
+from tests.simulation.scenarios import (
+    LIVELY_ROUTES,
+    People,
+    Route,
+    Scenario,
+    Size,
+    list_zones,
+    name_unready,
+    usual,
+)
 
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE: Final = "grafana.com/prepare-downscale"

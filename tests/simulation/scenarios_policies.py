@@ -13,8 +13,7 @@ from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.model.names import PAUSED
-from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, list_zones
-from tests.simulation.scenarios_people import People, make
+from tests.simulation.scenarios import People, Scenario, Script, Size, crashing_at, list_zones, make
 from tests.simulation.scenarios_rollouts import BAD, rolling
 
 OBEYING: Final = ("-multi-az-rollouts.enabled",)

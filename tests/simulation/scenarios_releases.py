@@ -32,8 +32,15 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     JsonObject,
 )
-from tests.simulation.scenarios import Missing, Scenario, Script, Size, list_zones, name_unrolled
-from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios import (
+    Missing,
+    People,
+    Scenario,
+    Script,
+    Size,
+    list_zones,
+    name_unrolled,
+)
 
 RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
 APP: Final = "app"

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from rollout_lab.nodes.behaviour import DEFAULT
 from rollout_lab.zones import ZoneSpec
 
-from tests.simulation.drainers import create_budget, zone_budget
-from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, list_zones
-from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios import People, Scenario, Script, Size, crashing_at, list_zones
+from tests.simulation.scenarios_drains import create_budget, zone_budget
 
 BAD: Final = "bad"
 # `minReadySeconds` of S2.

@@ -47,9 +47,18 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.objects import TEMPLATE_KIND, list_miscounted
-from tests.simulation.scenarios import Missing, Scenario, Size, list_zones, name_unrolled, usual
+from tests.simulation.scenarios import (
+    LIVELY_ROUTES,
+    Missing,
+    People,
+    Route,
+    Scenario,
+    Size,
+    list_zones,
+    name_unrolled,
+    usual,
+)
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
-from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 
 # Between downscales of two zones: so little that an autoscaler meets it now and then.
 WAIT: Final = "40s"

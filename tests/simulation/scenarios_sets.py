@@ -28,9 +28,17 @@ from rollout_operator.model.names import (
     PAUSED,
     PREPARE_PORT,
 )
-from tests.simulation.scenarios import GROUP, Scenario, Size, list_zones, usual
+from tests.simulation.scenarios import (
+    GROUP,
+    LIVELY_ROUTES,
+    People,
+    Propagation,
+    Scenario,
+    Size,
+    list_zones,
+    usual,
+)
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
-from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Propagation
 
 # More than an hour: all that was there before is long ago.
 WATCHED: Final = timedelta(minutes=65)

@@ -22,9 +22,8 @@ from tests.goldens import Golden
 from tests.simulation.__main__ import read_size
 from tests.simulation.calm_digest import describe
 from tests.simulation.campaign import Job, list_unrepeatable, run_job
-from tests.simulation.runs import Outcome
+from tests.simulation.runs import Outcome, is_healing, run
 from tests.simulation.scenarios_book import NAMES, get_scenario
-from tests.simulation.schedule import is_healing, run
 from tests.stories import Story, read_stories
 
 pytestmark = pytest.mark.thorough

@@ -12,18 +12,20 @@ from msgspec.structs import replace
 
 from tests import prove
 from tests.simulation.__main__ import main
-from tests.simulation.campaign import ROTATION, Tally, list_schedules, run_all, run_job
-from tests.simulation.fault_rates import (
-    NORMAL,
-    PROFILES,
-    REVIEW_PROFILES,
-    choose_profile,
-    name_profile,
+from tests.simulation.campaign import (
+    ROTATION,
+    Case,
+    Failure,
+    Tally,
+    list_schedules,
+    run_all,
+    run_job,
+    shrink,
 )
+from tests.simulation.faults import NORMAL, PROFILES, REVIEW_PROFILES, choose_profile, name_profile
+from tests.simulation.runs import run
 from tests.simulation.scenarios import Size
 from tests.simulation.scenarios_book import get_scenario
-from tests.simulation.schedule import run
-from tests.simulation.shrink import Case, Failure, shrink
 
 # Two of each scenario fit into the time of the gate; more of them: `make simulate N=20000`.
 SCHEDULES: Final = 2 * len(ROTATION)

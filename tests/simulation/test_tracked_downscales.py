@@ -19,11 +19,11 @@ from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.scaling import format_entry
 from tests.goldens import Golden
 from tests.simulation.chaos import later_webhook
+from tests.simulation.runs import run
+from tests.simulation.scenarios import ZONE_TRACKER, People, Route
 from tests.simulation.scenarios_book import TRACKED, get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
-from tests.simulation.scenarios_people import ZONE_TRACKER, People, Route
-from tests.simulation.schedule import run
-from tests.simulation.traces_downscales import QUOTA_PATH, Quota
+from tests.simulation.traces import QUOTA_PATH, Quota
 from tests.stories import Steps, Story, read_stories
 from tests.virtual_time import in_virtual_time
 

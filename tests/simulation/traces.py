@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.admission.webhooks import HookCall, HookCaller
 from rollout_lab.flux import FluxTimes
 from rollout_lab.model.fields import child, name_of, number, text
 from rollout_lab.model.history import Called, Fault, History
@@ -48,14 +49,70 @@ from tests.judge.promises import Verdict
 from tests.simulation import scenarios_policies as policies
 from tests.simulation import scenarios_releases as releases
 from tests.simulation.chaos import later_webhook
-from tests.simulation.drainers import guard, unguard
 from tests.simulation.runs import LIMITS, End, judge
 from tests.simulation.runtime import now
-from tests.simulation.scenarios import Size, name_unready, name_unrolled
-from tests.simulation.scenarios_drains import node_name
-from tests.simulation.scenarios_people import People, Route
-from tests.simulation.traces_downscales import QUOTA_PATH, Quota
-from tests.simulation.traces_drains import BY_PARTITION, BY_ZONE, LABELS, drainer, guarded, zones
+from tests.simulation.scenarios import People, Route, Size, name_unready, name_unrolled
+from tests.simulation.scenarios_drains import (
+    ZONE_LABEL,
+    Drainer,
+    guard,
+    node_name,
+    set_up,
+    unguard,
+    zone_budget,
+)
+
+QUOTA_PATH: Final = "/quota"
+
+
+@dataclass
+class Quota:
+    """Another webhook behind ours: a `HookCaller` around the one to the operator."""
+
+    _inner: HookCaller
+    is_used_up: bool = True
+
+    async def __call__(self, call: HookCall) -> bytes:
+        if not call.path.startswith(QUOTA_PATH):
+            return await self._inner(call)
+        review = cast(JsonObject, msgspec.json.decode(call.body))
+        response: JsonObject = {"uid": cast(JsonObject, review["request"])["uid"], "allowed": True}
+        if self.is_used_up:
+            response |= {"allowed": False, "status": {"code": 403, "message": "not today"}}
+        return msgspec.json.encode({**review, "response": response})
+
+
+LABELS: Final = {"app": "store"}
+BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
+BY_PARTITION: Final[JsonObject] = {
+    **BY_ZONE,
+    "podNamePartitionRegex": "zone-[a-z]-([0-9]+)",
+    "crossZoneEvictionDelay": "10s",
+}
+
+
+def zones(letters: str, pods: int) -> list[ZoneSpec]:
+    """Return zones under the budget, each with two nodes."""
+    return [
+        ZoneSpec(
+            name=f"zone-{letter}",
+            replicas=pods,
+            labels=LABELS,
+            pod_labels=LABELS,
+            node_selector={ZONE_LABEL: letter},
+        )
+        for letter in letters
+    ]
+
+
+def guarded(letters: str, pods: int, spec: JsonObject) -> Callable[[People], Awaitable[None]]:
+    """Return people that set up the nodes and the budget of these zones."""
+    return partial(set_up, zones=zones(letters, pods), budget=zone_budget("store", LABELS, **spec))
+
+
+def drainer(director: "Director", letter: str) -> Drainer:
+    return Drainer(people=director.people.split(f"drain-{letter}"))
+
 
 FILE: Final = Path(__file__).with_suffix(".txt")
 BAD: Final = "bad"

@@ -20,7 +20,7 @@ from rollout_operator.kube.api import OCI_REPOSITORIES, SECRETS, JsonObject, Pre
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.model.names import OperatorError, Uid
 from rollout_operator.model.objects import Endpoint
-from tests.simulation.planned_faults import Planned, ScriptedFaults
+from tests.simulation.faults import Planned, ScriptedFaults
 from tests.stories import Steps
 from tests.virtual_time import EPOCH, elapsed
 

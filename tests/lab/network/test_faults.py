@@ -23,8 +23,7 @@ from rollout_lab.network.faults import (
 )
 
 from tests.lab.network.stage import ACTOR
-from tests.simulation.planned_faults import Planned, ScriptedFaults
-from tests.simulation.random_faults import OF_PODS, FaultRates, RandomFaults
+from tests.simulation.faults import OF_PODS, FaultRates, Planned, RandomFaults, ScriptedFaults
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")

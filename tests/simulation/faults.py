@@ -1,7 +1,8 @@
-"""Faults by chance: how often each kind comes, and which ones came, by number.
+"""Faults by plan and by chance, and how often each kind of these comes in which profile.
 
-Decides by one seeded stream. For each question the same amount is drawn from it, whatever comes of
-it: a run in which some faults are left out throws the same dice.
+By plan come exactly these, each once: "the 17th call of operator-1: crash after the commit". Chance
+is one seeded stream. On each occasion the same amount is drawn from it, whatever comes of it: a run
+in which some faults are left out throws the same dice.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 from rollout_lab.model.history import Fault
 from rollout_lab.network.faults import (
     AS_USUAL,
@@ -23,6 +24,90 @@ from rollout_lab.network.faults import (
     Occasion,
     OccasionKind,
 )
+
+from tests.simulation.runtime import split
+
+# These have a number of their own, in each life of a process.
+_NUMBERED = (OccasionKind.CALL, OccasionKind.EVENT)
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the n-th occasion of a kind, where it is a call or an event in one life of a
+    process, else over all of them."""
+
+    kind: OccasionKind
+    actor: str
+    number: int
+    outcome: FaultOutcome
+    of: str = ""
+    """The plural of an event or a list, the way of a review. Bookmarks do not count."""
+
+
+class ScriptedFaults:
+    """Each plan comes true once, where it first fits: a process that comes back is spared it."""
+
+    def __init__(
+        self, plan: Sequence[Planned], report: Callable[[Fault], object] = lambda fault: None
+    ) -> None:
+        self._waiting = list(plan)
+        self._numbers = {one: number for number, one in enumerate(plan, 1)}
+        self._report = report
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def list_waiting(self) -> tuple[Planned, ...]:
+        """Return what has not come true yet, for runs that must show that it did."""
+        return tuple(self._waiting)
+
+    def heal(self) -> None:
+        self._waiting.clear()
+
+    def decide(self, occasion: Occasion) -> FaultOutcome:
+        kind, number = occasion.kind, occasion.number
+        if kind is OccasionKind.EVENT and occasion.verb == "BOOKMARK":
+            return AS_USUAL
+        of = {
+            OccasionKind.EVENT: occasion.plural,
+            OccasionKind.LIST: occasion.plural,
+            OccasionKind.REVIEW: occasion.verb,
+        }.get(kind, "")
+        if kind not in _NUMBERED:
+            self._counts[kind, occasion.actor, of] += 1
+            number = self._counts[kind, occasion.actor, of]
+        wanted = (kind, occasion.actor, number, of)
+        for one in self._waiting:
+            if (one.kind, one.actor, one.number, one.of) == wanted:
+                self._waiting.remove(one)
+                self._report_plan(one, occasion)
+                return one.outcome
+        return AS_USUAL
+
+    def _report_plan(self, plan: Planned, occasion: Occasion) -> None:
+        what = describe(plan.outcome)
+        kind = what if plan.kind in _NUMBERED else f"{plan.kind.value}_{what}"
+        self._report(
+            Fault(
+                at=timedelta(seconds=asyncio.get_running_loop().time()),
+                number=self._numbers[plan],
+                kind=kind,
+                actor=plan.actor,
+                text=f"{occasion.text}: {what}",
+            )
+        )
+
+
+def describe(outcome: FaultOutcome) -> str:
+    """Return in words what becomes of an occasion."""
+    words = {
+        "freeze": bool(outcome.freeze),
+        f"as of {outcome.age} ago": bool(outcome.age),
+        "slow": bool(outcome.waits or outcome.before or outcome.takes or outcome.after),
+        f"{outcome.fails}": outcome.fails is not None,
+    }
+    if outcome.crash is not None:
+        return outcome.crash.name.lower()
+    found = [word for word, is_meant in words.items() if is_meant]
+    return found[-1] if found else "as usual"
+
 
 _T = TypeVar("_T")
 
@@ -275,3 +360,102 @@ def _describe(occasion: Occasion, outcome: FaultOutcome) -> str:
     if outcome.fails is Failure.LATE:
         return f": {outcome.fails}: {outcome.before}"
     return f": {outcome.fails or outcome.before or outcome.takes or outcome.after}"
+
+
+class Blows(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of each are expected in one schedule, before all heals."""
+
+    crash: float = 0
+    """The process is gone at an instant; it comes back after 0 to 120 s."""
+    crash_at_step: float = 0
+    """The same between any two steps of the event loop."""
+    stop: float = 0
+    """SIGTERM."""
+    partition: float = 0
+    """Process and API server do not hear one another for 1 s to 10 min."""
+    pods_cut: float = 0
+    """The process does not reach any pod."""
+    clock_jump: float = 0
+    """Of the process, by 1 s to 6 h, in either direction."""
+    clock_rate: float = 0
+    """Between half and double."""
+    pod_fails: float = 0
+    compact: float = 0
+    """The API server forgets old versions."""
+    controller_lags: float = 0
+    """The StatefulSet controller sees all 1 to 60 s late, for 1 s to 10 min."""
+
+
+class HookFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The chance of each, per call of a webhook."""
+
+    repeated: float = 0
+    """Sent once more with another review UID, before or after."""
+    timed_out: float = 0
+    """The answer does not arrive in time; the hook has worked all the same."""
+    unreachable: float = 0
+    refused_later: float = 0
+    """Another webhook, that comes last, says no."""
+    forged: float = 0
+    """Before it, a client that is not the API server sends one like it, with lies in it."""
+
+
+class FaultProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """All that goes wrong."""
+
+    calls: FaultRates
+    blows: Blows
+    hooks: HookFaults
+
+
+NORMAL: Final = FaultProfile(
+    calls=FaultRates(),
+    blows=Blows(
+        crash=0.5,
+        crash_at_step=0.7,
+        stop=0.2,
+        partition=0.4,
+        pods_cut=0.2,
+        clock_jump=0.4,
+        clock_rate=0.2,
+        pod_fails=0.5,
+        compact=0.4,
+        controller_lags=0.3,
+    ),
+    hooks=HookFaults(
+        repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08, forged=0.05
+    ),
+)
+_OLD_CACHES: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
+# Most reads are made only where the view is too old to answer.
+_LOST_CALLS: Final = replace(NORMAL.calls, lost=0.1, server_error=0.1, delay_event=0.1)
+PROFILE_SHARE: Final = 0.2
+# Of what strikes everywhere, and of what strikes only where webhooks are called.
+PROFILES: Final[Mapping[str, FaultProfile]] = {
+    "late writes": replace(NORMAL, calls=replace(NORMAL.calls, late=0.2)),
+    "old views": replace(NORMAL, calls=_OLD_CACHES),
+    "lost events": replace(NORMAL, calls=replace(NORMAL.calls, drop_event=0.05)),
+    "lost calls": replace(NORMAL, calls=_LOST_CALLS),
+    "late controller": FaultProfile(
+        calls=_OLD_CACHES, blows=replace(NORMAL.blows, controller_lags=3), hooks=NORMAL.hooks
+    ),
+}
+REVIEW_PROFILES: Final[Mapping[str, FaultProfile]] = {
+    **PROFILES,
+    "lost pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_failure=0.3, pod_slow=0.3)),
+    "late pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_late=0.3)),
+    "slow reviews": replace(NORMAL, calls=replace(NORMAL.calls, review_slow=0.3)),
+    "forged reviews": replace(NORMAL, hooks=replace(NORMAL.hooks, forged=0.6)),
+}
+
+
+def name_profile(seed: int, *, has_webhooks: bool = False) -> str:
+    """Return the name of a schedule's fault profile, by its seed; empty for the usual one."""
+    rng = split(seed, "storm")
+    profiles = [*(REVIEW_PROFILES if has_webhooks else PROFILES)]
+    return rng.choice(profiles) if rng.random() < PROFILE_SHARE else ""
+
+
+def choose_profile(name: str) -> FaultProfile:
+    """Return a fault profile by name, the usual one for none."""
+    return REVIEW_PROFILES[name] if name else NORMAL
