@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_lab.model.fields import child, children, name_of, number, text
 from rollout_lab.model.history import History, Reviewed
@@ -33,11 +34,12 @@ from rollout_lab.schemas.patches import patched
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
 
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 _EXEMPT: Final = "admissionregistration.k8s.io"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    operation: Literal["CREATE", "UPDATE", "DELETE"]
+    operation: Operation
     kind: ObjectKind
     subresource: str
     namespace: str
@@ -50,9 +52,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Of the subresource where there is one: a Scale, an Eviction."""
     dry_run: bool
     options: JsonObject
+    may_wait: bool
+    """Whether webhooks can be called: not where the caller needs its answer at once."""
+    deadline: timedelta
+    """When the request is given up, since the world began."""
     namespace_labels: Mapping[str, str] = {}
-    deadline: timedelta | None = None
-    """When the request is given up, since the world began; None where it is not told."""
 
     @property
     def target(self) -> str:
@@ -338,6 +342,8 @@ class AdmissionApi(Protocol):
     @property
     def rng(self) -> random.Random: ...
 
+    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
+
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
 
@@ -356,44 +362,62 @@ class Admission:
         self._known = {MUTATING_WEBHOOKS: _WebhookCache(), VALIDATING_WEBHOOKS: _WebhookCache()}
         self._warnings: dict[int, list[str]] = {}
 
-    def matches(self, attempt: Attempt) -> bool:
-        """Return whether any webhook is to review an attempt as it is now."""
-        return any(
-            hook.wants(attempt, attempt.new)
-            for resource in self._known
-            for hook in self._hooks(resource)
-        )
+    @property
+    def has_webhooks(self) -> bool:
+        """Return whether there is any webhook, matching or not."""
+        return any(map(self._hooks, self._known))
 
     def take_warnings(self, call: int) -> tuple[str, ...]:
         """Return the warnings that webhooks gave about a request, and forget them."""
         return tuple(self._warnings.pop(call, ()))
 
-    async def mutate(self, attempt: Attempt) -> JsonObject | None:
-        """Return the new object as the mutating webhooks leave it; None for a deletion.
+    async def mutate(self, attempt: Attempt) -> JsonObject:
+        """Return the new object as the mutating webhooks leave it; empty for a deletion.
 
-        Never changes what it is given. Raises Refusal.
+        Never changes what it is given. Raises Refusal, and NotModelled as `validate` does.
         """
-        mutation = _Mutation(attempt)
+        found = self._prepare(attempt)
+        if found is None:
+            return attempt.new or {}
+        mutation = _Mutation(found)
         for hook in self._hooks(MUTATING_WEBHOOKS):
-            if hook.wants(attempt, mutation.obj):
+            if hook.wants(found, mutation.obj):
                 await self._mutate_by(hook, mutation)
-        return mutation.obj
+        return mutation.obj or {}
 
     async def validate(self, attempt: Attempt) -> None:
         """Call the validating webhooks, all at the same time.
 
-        Waits for all of them; of several refusals the first counts. Raises Refusal.
+        Waits for all of them; of several refusals the first counts. Raises Refusal, and NotModelled
+        where the caller cannot wait for them.
         """
+        found = self._prepare(attempt)
+        if found is None:
+            return
         wanting = [
-            hook for hook in self._hooks(VALIDATING_WEBHOOKS) if hook.wants(attempt, attempt.new)
+            hook for hook in self._hooks(VALIDATING_WEBHOOKS) if hook.wants(found, found.new)
         ]
         refusals: list[ApiRefusal] = []
         if len(wanting) == 1:
-            await self._validate_by(wanting[0], attempt, refusals)
+            await self._validate_by(wanting[0], found, refusals)
         elif wanting:
-            await gather_all(self._validate_by(hook, attempt, refusals) for hook in wanting)
+            await gather_all(self._validate_by(hook, found, refusals) for hook in wanting)
         if refusals:
             raise refusals[0]
+
+    def _prepare(self, attempt: Attempt) -> Attempt | None:
+        """Return an attempt with all that webhooks decide by, None where none is to review it."""
+        if not self.has_webhooks:
+            return None
+        namespace = attempt.namespace and self._api.get(NAMESPACES, "", attempt.namespace)
+        found = replace(attempt, namespace_labels=labels_of(namespace or {}))
+        hooks = (hook for resource in self._known for hook in self._hooks(resource))
+        if not any(hook.wants(found, found.new) for hook in hooks):
+            return None
+        if not attempt.may_wait:
+            target = f"{attempt.operation} of {attempt.kind.resource.plural}/{attempt.name}"
+            not_modelled(f"webhooks on the {target} by {attempt.user!r}, who cannot wait for them")
+        return found
 
     def _hooks(self, resource: Resource) -> tuple[RegisteredHook, ...]:
         known, now = self._known[resource], self._api.list(resource, "")
@@ -453,9 +477,7 @@ class Admission:
         return answer
 
     def _call(self, hook: RegisteredHook, attempt: Attempt, body: bytes) -> HookCall:
-        timeout = hook.timeout
-        if attempt.deadline is not None:
-            timeout = min(timeout, attempt.deadline - self._api.elapsed())
+        timeout = min(hook.timeout, attempt.deadline - self._api.elapsed())
         seconds = math.ceil(timeout.total_seconds())
         return HookCall(
             path=f"{hook.path}?timeout={seconds}s",

@@ -27,7 +27,7 @@ from rollout_lab.apiserver.store import (
     parse_version,
     render_list,
 )
-from rollout_lab.apiserver.writes import Turn, WriteAdmission, Writes, read_scale
+from rollout_lab.apiserver.writes import Turn, Writes, read_scale
 from rollout_lab.model.fields import name_of, namespace_of
 from rollout_lab.model.history import Called, Commit, History
 from rollout_lab.model.request import (
@@ -175,8 +175,7 @@ class SimulatedApi:
         self._store = ObjectStore(history, elapsed)
         self._streams = Streams(self._store, rng)
         self.admission = Admission(self)
-        self._write_admission = WriteAdmission(self._store, self.admission)
-        self._writes = Writes(self._store, self._write_admission, now=self.now, rng=rng)
+        self._writes = Writes(self._store, self.admission, now=self.now, rng=rng)
         self.garbage = GarbageCollector(self._store, self.call_now, self.call, rng)
         self._store.listeners.append(self._notify)
         self._plant_namespace("default")
@@ -273,7 +272,7 @@ class SimulatedApi:
 
     async def _answer_in_time(self, turn: Turn) -> ApiAnswer:
         """Answer, within the server's limit where webhooks can make it long."""
-        if not (turn.may_wait and self._write_admission.has_webhooks):
+        if not (turn.may_wait and self.admission.has_webhooks):
             return await self._answer(turn)
         try:
             async with asyncio.timeout(REQUEST_LIMIT.total_seconds()):

@@ -51,7 +51,7 @@ from rollout_lab.schemas.metadata import (
     not_found,
 )
 from rollout_lab.virtual_loop.pace import Range, Timers, draw
-from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.kube.api import PODS, JsonObject, Resource
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -132,7 +132,7 @@ def _read_options(turn: Turn) -> JsonObject:
 
 def _choose_ending(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Ending:
     """Return what a deletion means for an object; `options` get the grace that is meant."""
-    _check_early(turn, obj, options)
+    _check_preconditions(turn.kind.resource, obj, options)
     if isinstance(grace := options.get("gracePeriodSeconds"), int) and grace < 0:
         options["gracePeriodSeconds"] = 1
     ending = _Ending(obj={**obj, "metadata": dict(metadata_of(obj))})
@@ -148,8 +148,8 @@ def _choose_ending(turn: Turn, obj: JsonObject, options: JsonObject, now: dateti
     return ending
 
 
-def _check_early(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
-    resource, name = turn.kind.resource, turn.request.name
+def _check_preconditions(resource: Resource, obj: JsonObject, options: JsonObject) -> None:
+    """Raise Refusal (409) as the server does before it turns to the store."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     known = metadata_of(obj)
     for key, field, since in (
@@ -159,7 +159,7 @@ def _check_early(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
         wanted = _precondition(options, key)
         if wanted is not None and wanted != known.get(key):
             why = f"the {field} in the precondition ({wanted}) does not match the {field} in record"
-            raise conflict(kind, name, f"{why} ({known.get(key)}). {since}")
+            raise conflict(kind, name_of(obj), f"{why} ({known.get(key)}). {since}")
 
 
 def _precondition(options: JsonObject, key: str) -> object:
@@ -228,7 +228,7 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
 
     async def mark(current: JsonObject) -> JsonObject:
         _check_stored(turn, current, options)
-        await writes.admission.review_deletion(turn, current, options)
+        await _review(writes, turn, current, options)
         ending = _choose_ending(turn, current, options, writes.now())
         if ending.is_pending:
             raise _Settled(is_pending=True)
@@ -244,6 +244,13 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
         return ending.obj
 
     return await writes.guarantee(turn, mark)
+
+
+async def _review(writes: Writes, turn: Turn, obj: JsonObject, options: JsonObject) -> None:
+    """Have all webhooks review a deletion. Raises Refusal where one of them denies."""
+    attempt = turn.attempt("DELETE", obj, None, options)
+    await writes.admission.mutate(attempt)
+    await writes.admission.validate(attempt)
 
 
 def _mark_as_deleting(obj: JsonObject, now: datetime) -> None:
@@ -281,7 +288,7 @@ async def _remove(
     current = writes.store.get(turn.place)
     while current is not None:
         _check_stored(turn, current, options)
-        await writes.admission.review_deletion(turn, current, options)
+        await _review(writes, turn, current, options)
         latest = writes.store.get(turn.place)
         if latest is current:
             if turn.is_dry_run:
@@ -652,24 +659,12 @@ def _delete(api: ApiServer, request: ApiRequest, options: JsonObject) -> None:
     if not request.is_dry_run:
         pod = api.get(PODS, request.namespace, request.name)
         assert pod is not None, "nothing comes between the steps"
-        _check_preconditions(pod, options)
+        _check_preconditions(PODS, pod, options)
         version = _mark_evicted(api, request, pod)
         if child(options, "preconditions").get("resourceVersion"):
             known = {**child(options, "preconditions"), "resourceVersion": version}
             deletion = replace(deletion, body={**options, "preconditions": known})
     _checked(api.call_now(deletion))
-
-
-def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
-    checks = (("uid", "UID", "deleted and then recreated"),
-              ("resourceVersion", "ResourceVersion", "modified"))  # fmt: skip
-    for key, word, what in checks:
-        wanted, found = text(options, "preconditions", key), text(pod, "metadata", key)
-        if wanted and wanted != found:
-            why = f"the {word} in the precondition ({wanted}) does not match the {word} in record"
-            raise conflict(
-                "Pod", name_of(pod), f"{why} ({found}). The object might have been {what}"
-            )
 
 
 def _mark_evicted(api: ApiServer, request: ApiRequest, pod: JsonObject) -> str:

@@ -9,11 +9,9 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
-from msgspec.structs import replace
-
-from rollout_lab.admission.webhooks import Admission, Attempt, make_uid
+from rollout_lab.admission.webhooks import Admission, Attempt, Operation, make_uid
 from rollout_lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_lab.model.fields import (
     child,
@@ -43,7 +41,6 @@ from rollout_lab.schemas.metadata import (
     expect,
     expect_one_of,
     invalid,
-    labels_of,
     no_namespace,
     not_found,
     qualified,
@@ -58,12 +55,9 @@ from rollout_lab.schemas.patches import (
     record_apply,
     record_update,
 )
-from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
-
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
+from rollout_operator.kube.api import JsonObject
 
 _SCALE: Final = ("autoscaling/v1", "Scale")
-_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,97 +153,42 @@ class Turn:
             expect_one_of((None, "", namespace), "metadata.namespace", given)
             metadata["namespace"] = namespace
 
-    def _type(self) -> tuple[str, str]:
-        if self.request.subresource == "scale":
-            return _SCALE
-        return api_version_of(self.kind.resource), self.kind.resource.kind
-
-
-class WriteAdmission:
-    """The way of all writes through admission."""
-
-    def __init__(self, store: ObjectStore, admission: Admission) -> None:
-        self._store = store
-        self._admission = admission
-
-    @property
-    def has_webhooks(self) -> bool:
-        """Return whether there is any webhook, matching or not."""
-        store = self._store
-        return bool(store.count(VALIDATING_WEBHOOKS) or store.count(MUTATING_WEBHOOKS))
-
     def attempt(
-        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
-    ) -> Attempt | None:
-        """Return what webhooks review, None where no webhook reviews it.
-
-        Raises NotModelled where a webhook does and the caller cannot wait for it.
-        """
-        if not self.has_webhooks:
-            return None
-        request = turn.request
-        attempt = Attempt(
+        self,
+        operation: Operation,
+        old: JsonObject | None,
+        new: JsonObject | None,
+        options: JsonObject | None = None,
+    ) -> Attempt:
+        """Return what webhooks review of it; `options` are those of a deletion."""
+        request = self.request
+        return Attempt(
             operation=operation,
-            kind=turn.kind,
+            kind=self.kind,
             subresource=request.subresource,
             namespace=request.namespace,
             name=request.name or name_of(new or {}),
             user=request.user,
-            call=turn.number,
+            call=self.number,
             old=old,
             new=new,
-            dry_run=turn.is_dry_review,
-            options=_options(turn, operation),
-            namespace_labels=self._labels(request.namespace),
-            deadline=turn.deadline,
+            dry_run=self.is_dry_review,
+            options=self._list_options() if options is None else options,
+            may_wait=self.may_wait,
+            deadline=self.deadline,
         )
-        if not self._admission.matches(attempt):
-            return None
-        if not turn.may_wait:
-            target = f"{operation} of {turn.kind.resource.plural}/{attempt.name}"
-            not_modelled(f"webhooks on the {target} by {request.user!r}, who cannot wait for them")
-        return attempt
 
-    async def mutate(
-        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject
-    ) -> JsonObject:
-        """Return a new object as mutating webhooks leave it. Raises Refusal."""
-        attempt = self.attempt(turn, operation, old, new)
-        if attempt is None:
-            return new
-        mutated = await self._admission.mutate(attempt)
-        return new if mutated is None else mutated
+    def _list_options(self) -> JsonObject:
+        query = self.request.query
+        options: JsonObject = {
+            key: query[key] for key in ("fieldManager", "fieldValidation") if query.get(key)
+        }
+        return {**options, "dryRun": ["All"]} if self.is_dry_review else options
 
-    async def validate(
-        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
-    ) -> None:
-        """Call the validating webhooks. Raises Refusal where one of them denies."""
-        attempt = self.attempt(turn, operation, old, new)
-        if attempt is not None:
-            await self._admission.validate(attempt)
-
-    async def review_deletion(self, turn: Turn, old: JsonObject, options: JsonObject) -> None:
-        """Have all webhooks review a deletion. Raises Refusal where one of them denies."""
-        attempt = self.attempt(turn, "DELETE", old, None)
-        if attempt is not None:
-            attempt = replace(attempt, options=options)
-            await self._admission.mutate(attempt)
-            await self._admission.validate(attempt)
-
-    def _labels(self, namespace: str) -> Mapping[str, str]:
-        found = self._store.get(ObjectKey(NAMESPACES, "", namespace)) if namespace else None
-        return {} if found is None else labels_of(found)
-
-
-def _options(turn: Turn, operation: Operation) -> JsonObject:
-    kind = _OPTIONS.get(operation, "DeleteOptions")
-    options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    for key in ("fieldManager", "fieldValidation"):
-        if value := turn.request.query.get(key):
-            options[key] = value
-    if turn.is_dry_review:
-        options["dryRun"] = ["All"]
-    return options
+    def _type(self) -> tuple[str, str]:
+        if self.request.subresource == "scale":
+            return _SCALE
+        return api_version_of(self.kind.resource), self.kind.resource.kind
 
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -323,7 +262,7 @@ class Writes:
     def __init__(
         self,
         store: ObjectStore,
-        admission: WriteAdmission,
+        admission: Admission,
         *,
         now: Callable[[], datetime],
         rng: random.Random,
@@ -405,13 +344,13 @@ class Writes:
     async def admit(self, turn: Turn, obj: JsonObject) -> JsonObject:
         """Pass what is created below an object through admission, and return what is left of it."""
         self._check_namespace(turn)
-        new = await self.admission.mutate(turn, "CREATE", None, obj)
-        await self.admission.validate(turn, "CREATE", None, new)
+        new = await self.admission.mutate(turn.attempt("CREATE", None, obj))
+        await self.admission.validate(turn.attempt("CREATE", None, new))
         return new
 
     async def _create(self, turn: Turn, obj: JsonObject) -> JsonObject:
         self._check_namespace(turn)
-        obj = await self.admission.mutate(turn, "CREATE", None, obj)
+        obj = await self.admission.mutate(turn.attempt("CREATE", None, obj))
         base = text(obj, "metadata", "generateName")
         if name_of(obj) or not base:
             return await self._insert(turn, obj, name_of(obj))
@@ -435,7 +374,7 @@ class Writes:
         if turn.kind.tracks_fields:
             owners = record_update({}, new, turn.writer(self.now()))
             metadata_of(new)["managedFields"] = owners
-        await self.admission.validate(turn, "CREATE", None, new)
+        await self.admission.validate(turn.attempt("CREATE", None, new))
         is_dry_run = turn.is_dry_run
         given = metadata_of(new).pop("resourceVersion", "")
         if given and not is_dry_run:
@@ -465,15 +404,15 @@ class Writes:
         """Return the version that follows on `current`, with all checks and webhooks passed."""
         is_scale = turn.request.subresource == "scale"
         new = await self._mutated_scale(turn, current, make) if is_scale else make(current)
-        if not is_scale and self.admission.has_webhooks:
-            new = await self.admission.mutate(turn, "UPDATE", current, new)
+        if not is_scale:
+            new = await self.admission.mutate(turn.attempt("UPDATE", current, new))
         self._check_version(turn, current, new)
         turn.kind.prepare_update(current, new, "" if is_scale else turn.request.subresource)
         if turn.kind.tracks_fields:
             metadata_of(new)["managedFields"] = self._list_owners(turn, current, new)
         if self.admission.has_webhooks:
             shown = (read_scale(current), read_scale(new)) if is_scale else (current, new)
-            await self.admission.validate(turn, "UPDATE", *shown)
+            await self.admission.validate(turn.attempt("UPDATE", *shown))
         return new
 
     def _applied(self, turn: Turn, current: JsonObject) -> JsonObject:
@@ -495,7 +434,7 @@ class Writes:
     ) -> JsonObject:
         """Return the object with the number of replicas that its new scale says."""
         old = read_scale(current)
-        scale = await self.admission.mutate(turn, "UPDATE", old, make(old))
+        scale = await self.admission.mutate(turn.attempt("UPDATE", old, make(old)))
         return write_scale(current, scale)
 
     def _check_version(self, turn: Turn, current: JsonObject, new: JsonObject) -> None:

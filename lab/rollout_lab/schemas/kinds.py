@@ -98,91 +98,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What must hold of an update but that of the status, given old and new."""
 
 
-def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
-    """Bring an object, in place, into the form in which the server reads it.
-
-    All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
-    it cannot be read.
-    """
-    problem = explain_undecodable(obj)
-    if problem:
-        raise bad_request(f"{_name_type(obj)}: {problem}")
-    obj["metadata"] = tidied_metadata(obj)
-    for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
-        if key in rules.raw and obj[key] is not None:
-            continue
-        value = obj.pop(key)
-        if key in rules.parts:
-            obj.update(tidied_fields({key: value}))
-    for key, fill in rules.defaults.items():
-        if key not in kept:
-            fill(obj)
-
-
-def create_object(rules: Rules, obj: JsonObject) -> None:
-    """Make a new object, in place, ready to be stored."""
-    if not rules.keeps_status:
-        obj.pop("status", None)
-    default_object(rules, obj)
-    if rules.raises_generation:  # of other kinds it is what their creator says
-        metadata_of(obj)["generation"] = 1
-    rules.on_create(obj)
-    try:
-        check_object(rules, obj)
-    except NotModelled as error:
-        raise NotModelled(f"{obj.get('kind')} {name_of(obj)}: {error}") from None
-
-
-def check_object(rules: Rules, obj: JsonObject) -> None:
-    """Raise NotModelled, or Refusal (422), where an object as it is stored would not be taken."""
-    check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
-    check_metadata(obj)
-    rules.check(obj)
-
-
-def update_object(
-    resource: Resource, rules: Rules, old: JsonObject, new: JsonObject, subresource: str
-) -> None:
-    """Make the new version of an object, in place, ready to be stored. Raises Refusal (422).
-
-    Of the new version, top level and metadata may be changed.
-    """
-    is_status = subresource == "status"
-    _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
-    _default_changed(rules, old, new)
-    keep_metadata(old, new)
-    (rules.on_status_update if is_status else rules.on_update)(old, new)
-    if any(old.get(key) != new.get(key) for key in rules.raises_generation):
-        metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
-    if old["metadata"] != new["metadata"]:
-        check_metadata_update(resource, old, new)
-    if any(old.get(key) is not new.get(key) for key in rules.parts):
-        rules.check(new)
-        if not is_status:
-            rules.check_update(old, new)
-
-
-def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
-    for key in keys:
-        new.pop(key, None)
-        if key in old:
-            new[key] = old[key]
-
-
-def _default_changed(rules: Rules, old: JsonObject, new: JsonObject) -> None:
-    """Bring what was changed into the stored form; share with the old version what was not."""
-    kept = _share(old, new, rules.parts)
-    default_object(rules, new, kept)
-    _share(old, new, rules.parts - kept)
-
-
-def _share(old: JsonObject, new: JsonObject, keys: frozenset[str]) -> frozenset[str]:
-    same = frozenset(key for key in keys if key in old and new.get(key) == old[key])
-    for key in same:
-        new[key] = old[key]
-    return same
-
-
 def _name_type(obj: JsonObject) -> str:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     return f'{kind} in version "{version}" cannot be handled as a {kind}'
@@ -688,26 +603,84 @@ class ObjectKind(msgspec.Struct, frozen=True):
     """Whether it is known which field manager owns what: only of these can fields be applied."""
 
     def prepare_create(self, obj: JsonObject) -> None:
-        """Drop, default and check in a new object, a copy as of `tidy.copy_head`.
+        """Drop, default and check in a new object, a copy as of `metadata.copy_head`.
 
         Fields that change are made anew.
         """
-        create_object(self.rules, obj)
+        rules = self.rules
+        if not rules.keeps_status:
+            obj.pop("status", None)
+        self.default(obj)
+        if rules.raises_generation:  # of other kinds it is what their creator says
+            metadata_of(obj)["generation"] = 1
+        rules.on_create(obj)
+        try:
+            self.check(obj)
+        except NotModelled as error:
+            raise NotModelled(f"{obj.get('kind')} {name_of(obj)}: {error}") from None
 
     def prepare_update(self, old: JsonObject, new: JsonObject, subresource: str) -> None:
         """Do so in such a copy of a new version; no subresource for the object and its scale.
 
         What may not change stays as it was. Raises Refusal (422) for another identity.
         """
-        update_object(self.resource, self.rules, old, new, subresource)
+        rules, is_status = self.rules, subresource == "status"
+        _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
+        kept = _share(old, new, rules.parts)
+        self.default(new, kept)
+        _share(old, new, rules.parts - kept)
+        keep_metadata(old, new)
+        (rules.on_status_update if is_status else rules.on_update)(old, new)
+        if any(old.get(key) != new.get(key) for key in rules.raises_generation):
+            metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
+        if old["metadata"] != new["metadata"]:
+            check_metadata_update(self.resource, old, new)
+        if any(old.get(key) is not new.get(key) for key in rules.parts):
+            rules.check(new)
+            if not is_status:
+                rules.check_update(old, new)
 
     def check(self, obj: JsonObject) -> None:
         """Raise NotModelled, or Refusal (422), for an object that no server would have stored."""
-        check_object(self.rules, obj)
+        check_name("metadata.name", name_of(obj), is_label=self.rules.has_label_name)
+        check_metadata(obj)
+        self.rules.check(obj)
 
-    def default(self, obj: JsonObject) -> None:
-        """Bring an object, in place, into the form that webhooks are shown."""
-        default_object(self.rules, obj)
+    def default(self, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
+        """Bring an object, in place, into the form in which webhooks and the store have it.
+
+        All its fields are new but those in `kept`, which are in that form. Raises Refusal (400)
+        where it cannot be read.
+        """
+        rules = self.rules
+        problem = explain_undecodable(obj)
+        if problem:
+            raise bad_request(f"{_name_type(obj)}: {problem}")
+        obj["metadata"] = tidied_metadata(obj)
+        for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
+            if key in rules.raw and obj[key] is not None:
+                continue
+            value = obj.pop(key)
+            if key in rules.parts:
+                obj.update(tidied_fields({key: value}))
+        for key, fill in rules.defaults.items():
+            if key not in kept:
+                fill(obj)
+
+
+def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        new.pop(key, None)
+        if key in old:
+            new[key] = old[key]
+
+
+def _share(old: JsonObject, new: JsonObject, keys: frozenset[str]) -> frozenset[str]:
+    """Share with the old version the fields that are as before; return which these are."""
+    same = frozenset(key for key in keys if key in old and new.get(key) == old[key])
+    for key in same:
+        new[key] = old[key]
+    return same
 
 
 def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = True) -> ObjectKind:
