@@ -277,7 +277,7 @@ def judge(story: Story) -> str:
     heading = story.title.removesuffix(f": {command}")
     history = Words()
     begin = heading[heading.index("[") + 1 : heading.rindex("]")]
-    _play(history, f"{begin}; {command.partition(': ')[2]}")
+    play_records(history, f"{begin}; {command.partition(': ')[2]}")
     promises = history.promises
     if promises.is_observed:
         found = list_observed_violations(history.history, promises)
@@ -295,7 +295,7 @@ def judge(story: Story) -> str:
     return "; ".join([*parts, *history.shown])
 
 
-def _play(history: Words, text: str) -> None:
+def play_records(history: HistoryBuilder, text: str) -> None:
     """Do what the records say in the order of their times; what has none comes first, or last."""
     steps: list[tuple[float, list[str], tuple[float, ...]]] = []
     for record in _RECORD.findall(text):

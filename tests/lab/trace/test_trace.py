@@ -1,7 +1,8 @@
-"""A history as a story that people read, and as a hash that distinguishes two runs."""
+"""A history as a story that people read, in a text beside this file, and as a hash of its own."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from msgspec.structs import replace
@@ -9,170 +10,68 @@ from rollout_lab.model.history import Called, Commit, History, Said
 from rollout_lab.trace.lines import strip_time
 from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
-from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.builder import PERSON, HistoryBuilder, pod_object, s
-
-OPERATOR = "operator-1"
-
-
-def say(written: HistoryBuilder, at: float, text: str, actor: str = OPERATOR) -> None:
-    written.history.add(Said(at=s(at), actor=actor, text=text))
-
-
-def rollout() -> HistoryBuilder:
-    """Return a rollout of one pod, with all that leads to it and comes of it."""
-    written = HistoryBuilder()
-    written.zones(letters="a", update_revision="")
-    written.lived(1, "started")
-    written.lived(1.25, "ready")
-    say(written, 5, "sets the image of zone-a to v2", PERSON)
-    written.zone(5.1, "zone-a", update_revision="zone-a-7d")
-    why = 'why="zone-a-0 is at revision zone-a-5f, zone-a wants zone-a-7d"'
-    say(written, 6, f'level=info msg="Terminating pod" group=g zone=zone-a pod=zone-a-0 {why}')
-    written.delete(6, "zone-a-0")
-    written.replace(8, "zone-a-0", revision="zone-a-7d")
-    written.zone(9, "zone-a", current_revision="zone-a-7d")
-    return written
-
-
-def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
-    """Return what a story adds to a zone of three pods, without the time and who."""
-    written = HistoryBuilder()
-    written.zones(letters="a", **zones)
-    story(written)
-    rows = render_story(written.history, begin=s(1), width=120)
-    return [line[11:].split(maxsplit=1)[1] for line in rows]
-
-
-def delete_unannounced(written: HistoryBuilder) -> None:
-    written.lived(2, "started")
-    written.delete(3, "zone-a-0")
-    written.live_read(4)
-
-
-def refused(written: HistoryBuilder) -> None:
-    say(written, 2, "scales zone-a to 2", PERSON)
-    body = {"spec": {"replicas": 2}}
-    written.review(2.5, "zone-a", 1, allowed=False, status=429, message=f"{HOOK}too early")
-    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, status=429, body=body)
-    last = written.history.records[-1]
-    assert isinstance(last, Called)
-    written.history.records[-1] = replace(last, message=f"{HOOK}too early")
-
+from rollout_operator.kube.api import PODS
+from tests.goldens import Golden
+from tests.judge.builder import OPERATOR, PERSON, HistoryBuilder, full, pod_object, s
+from tests.judge.stage import play_records
+from tests.stories import Story, read_stories
 
 HOOK = 'admission webhook "x.example.com" denied the request: '
 
 
-def allowed(written: HistoryBuilder) -> None:
-    body = [{"op": "replace", "path": "/spec/replicas", "value": 2}]
-    written.review(2, "zone-a", 1, dry_run=True)
-    written.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
-    written.review(2.2, "zone-a", 1, allowed=False, status=-1, message="too late")
-    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
+class TraceWords(HistoryBuilder):
+    """What the words of a history do, beside those of the builder."""
+
+    def tell(self, at: float, text: str, actor: str = PERSON) -> Self:
+        return self.add(Said, at, actor=actor, text=text)
+
+    def log(self, at: float, message: str, **keys: Any) -> Self:
+        shown = "".join(f" {key}={full(f'{value}')}" for key, value in keys.items() if key != "why")
+        why = f' why="{keys["why"]}"' if "why" in keys else ""
+        return self.tell(at, f'level=info msg="{message}"{shown}{why}', OPERATOR)
+
+    def refuse(self, at: float, name: str, why: str) -> Self:
+        """Have a review, and with it a person's request for two pods, be refused."""
+        how = {"allowed": False, "status": 429, "message": f"{HOOK}{why}"}
+        self.review(at - 0.5, name, 1, **how)
+        self.send_request(at, name, status=429, subresource="")
+        last = self.history.records[-1]
+        assert isinstance(last, Called)
+        self.history.records[-1] = replace(last, message=f"{HOOK}{why}")
+        return self
+
+    def crash(self, at: float, name: str) -> Self:
+        """Have a pod wait after a crash."""
+        return self.write(at, PODS, name, pod_object(full(name), ready=False, crashing=True))
 
 
-def unrelated_review(written: HistoryBuilder) -> None:
-    written.review(2, "zone-a", 1)
-    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body={"metadata": {}})
+def write(text: str) -> History:
+    words = TraceWords()
+    play_records(words, text)
+    return words.history
 
 
-def called(written: HistoryBuilder) -> None:
-    written.prepare(2, "zone-a-2")
-    written.prepare(2.2, "zone-a-1")
-    written.prepare(3, "zone-a-0", status=0)
-    written.prepare(4, "zone-a-0", method="DELETE", acted=False, status=0)
+# One pod is replaced, with all that leads to it and comes of it.
+ROLLOUT = """
+    zones letters=a update_revision=""; 1 lived started; 1.25 lived ready;
+    5 tell "sets the image of zone-a to v2"; 5.1 zone a update_revision=zone-a-7d;
+    6 log "Terminating pod" group=g zone=a pod=a-0 why="zone-a-0 is at revision zone-a-5f";
+    6 delete a-0; 8 replace a-0 revision=zone-a-7d; 9 zone a current_revision=zone-a-7d
+"""
 
 
-def troubles(written: HistoryBuilder) -> None:
-    crashed = pod_object("zone-a-1", ready=False)
-    status = crashed["status"]
-    assert isinstance(status, dict)
-    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    written.pod(2, "zone-a-1", ready=False)
-    status["containerStatuses"] = [{"name": "app", "ready": False, "state": waiting}]
-    written.write(3, PODS, "zone-a-1", crashed)
-    written.fault(4, "crash", "call 9: list pods: before_send")
-    written.lived(4, "crashed")
-    written.lived(90, "killed")
-
-
-def wishes(written: HistoryBuilder) -> None:
-    written.zone(2, "zone-a", replicas=2, paused="true", limit="2")
-    written.zone(3, "zone-a", observed=2)
-    written.write(4, PODS, "zone-a-2", None)
-    written.write(5, STATEFULSETS, "zone-a", None)
-
-
-@pytest.mark.parametrize(
-    ("story", "written"),
-    [
-        pytest.param(
-            delete_unannounced,
-            ["*** started", "zone-a-0 going down", "deletes zone-a-0"],
-            id="a delete that no log has shown",
-        ),
-        pytest.param(
-            refused,
-            [
-                "scales zone-a to 2",
-                "prepare-downscale refused scaling zone-a to 2 replicas: 429: too early",
-                'patch of zone-a is refused: 429: admission webhook "x.example.com"',
-            ],
-            id="a refusal, once",
-        ),
-        pytest.param(
-            allowed,
-            [
-                "prepare-downscale, no-downscale allowed a dry run of scaling zone-a to 2 replicas",
-                "prepare-downscale gave no answer about scaling zone-a to 2 replicas: too late",
-            ],
-            id="reviews of replicas",
-        ),
-        pytest.param(unrelated_review, [], id="no reviews of anything else"),
-        pytest.param(
-            called,
-            [
-                "zone-a-2, zone-a-1 POST /ingester/prepare: HTTP 200",
-                "zone-a-0 POST /ingester/prepare: no answer, though it has acted",
-                "zone-a-0 DELETE /ingester/prepare: no answer",
-            ],
-            id="calls of pods",
-        ),
-        pytest.param(
-            troubles,
-            [
-                "zone-a-1 not ready any more",
-                "zone-a-1 in trouble: CrashLoopBackOff",
-                "FAULT 1 crash: call 9: list pods: before_send",
-                "*** crashed",
-            ],
-            id="troubles",
-        ),
-        pytest.param(
-            wishes,
-            [
-                "wants 2 pods instead of 3",
-                "grafana.com/rollout-paused: unset becomes true",
-                "rollout-max-unavailable: unset becomes 2",
-                "zone-a-2 gone",
-                "the set is gone",
-            ],
-            id="what people want",
-        ),
-    ],
-)
-def test_what_matters_is_reported(
-    story: Callable[[HistoryBuilder], object], written: list[str]
-) -> None:
+@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "trace.txt"))
+def test_what_matters_is_told(story: Story, golden: Golden) -> None:
     """Each kind of event has its line, and what is no event has none."""
-    shown = [line.strip() for line in lines(story)]
-
-    assert shown == written
+    [command] = story.commands
+    history = write(f"zones letters=a; {command}")
+    rows = render_story(history, begin=s(1), width=120)
+    story.check("\n".join(line[11:].split(maxsplit=1)[1] for line in rows) or "nothing", golden)
 
 
 def test_a_story_may_begin_later_and_end_sooner() -> None:
     """`begin` leaves out what was before; a tail ends with what led to a moment."""
-    history = rollout().history
+    history = write(ROLLOUT)
 
     assert [line[:9] for line in render_story(history, begin=s(8))] == [
         "0:00:08.1",
@@ -184,7 +83,7 @@ def test_a_story_may_begin_later_and_end_sooner() -> None:
 
 def test_one_history_has_one_hash() -> None:
     """The same records in the same order, and nothing else: also not the machine's time."""
-    first, second = rollout().history, rollout().history
+    first, second = write(ROLLOUT), write(ROLLOUT)
     said = Said(at=s(10), actor=OPERATOR, text="ts=2026-11-21T12:00:00Z msg=Listed objects=3")
     first.add(said)
     second.add(replace(said, text="ts=2027-01-01T00:00:00Z msg=Listed objects=3"))
@@ -193,34 +92,29 @@ def test_one_history_has_one_hash() -> None:
     assert strip_time("level=info ts=1 msg=its=2") == "level=info msg=its=2"
 
 
-def changed_time(history: History) -> None:
-    history.records[0] = replace(history.records[0], at=s(0.001))
+def change_first(**parts: Any) -> Callable[[History], None]:
+    def change(history: History) -> None:
+        first = history.records[0]
+        assert isinstance(first, Commit)
+        if "after" in parts:
+            parts["after"] = {**(first.after or {}), **parts["after"]}
+        history.records[0] = replace(first, **parts)
 
-
-def changed_actor(history: History) -> None:
-    history.records[0] = replace(history.records[0], actor="else")
-
-
-def changed_object(history: History) -> None:
-    first = history.records[0]
-    assert isinstance(first, Commit)
-    history.records[0] = replace(first, after={**(first.after or {}), "more": 1})
-
-
-def changed_order(history: History) -> None:
-    history.records[0], history.records[1] = history.records[1], history.records[0]
-
-
-def one_less(history: History) -> None:
-    history.records.pop()
+    return change
 
 
 @pytest.mark.parametrize(
-    "change", [changed_time, changed_actor, changed_object, changed_order, one_less]
+    "change",
+    [
+        pytest.param(change_first(at=s(0.001)), id="time"),
+        pytest.param(change_first(actor="else"), id="actor"),
+        pytest.param(change_first(after={"more": 1}), id="object"),
+        pytest.param(lambda history: history.records.insert(0, history.records.pop(1)), id="order"),
+        pytest.param(lambda history: history.records.pop(), id="one less"),
+    ],
 )
-def test_any_difference_changes_the_hash(change: Callable[[History], None]) -> None:
-    """Times, actors, objects and order all count."""
-    first, second = rollout().history, rollout().history
+def test_any_difference_changes_the_hash(change: Callable[[History], object]) -> None:
+    first, second = write(ROLLOUT), write(ROLLOUT)
     change(second)
 
     assert trace_hash(first) != trace_hash(second)
