@@ -82,9 +82,15 @@ def put(found: JsonObject, path: tuple[str, ...], value: object) -> None:
 
 def statefulset(name: str) -> JsonObject:
     """Return a whole set of group `ingester` with three pods, its status up to date."""
-    metadata = {"name": name, "uid": name, "generation": 1, "creationTimestamp": MOMENT}
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "creationTimestamp": MOMENT}
     return {
-        "metadata": {**metadata, "labels": {"rollout-group": "ingester"}, "annotations": {}},
+        "metadata": {
+            **metadata,
+            "resourceVersion": "1",
+            "generation": 1,
+            "labels": {"rollout-group": "ingester"},
+            "annotations": {},
+        },
         "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}},
         "status": {"observedGeneration": 1, "updateRevision": "new", "currentRevision": "old"},
     }
@@ -110,9 +116,9 @@ def pod_object(
     kept = name.rpartition("-")[0] if owner is None else owner
     reference = {"kind": "StatefulSet", "name": kept, "uid": kept, "controller": True}
     labels = {"controller-revision-hash": revision, **(labels or {})}
-    metadata = {"name": name, "uid": uid or f"{name}@0", "labels": labels}
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": uid or f"{name}@0", "labels": labels}
     return {
-        "metadata": {**metadata, "ownerReferences": [reference]},
+        "metadata": {**metadata, "resourceVersion": "1", "ownerReferences": [reference]},
         "spec": {"containers": [{"name": "app"}]},
         "status": {
             "phase": phase,

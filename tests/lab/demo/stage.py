@@ -9,16 +9,14 @@ from typing import Any, Final
 
 from rollout_lab.demo.command import play
 from rollout_lab.demo.flags import DemoSettings, read_settings
-from rollout_lab.demo.objects import OPERATOR, PERSON
 from rollout_lab.demo.screen import Picture, Screen
 from rollout_lab.demo.stage import Controls, add_up, draw_totals
 from rollout_lab.demo.stories import MEANINGS
-from rollout_lab.model.history import Called, Commit, PodCalled, Record
-from rollout_lab.model.request import ApiRequest
 
 from rollout_operator.cli.render import Line, render_line
 from rollout_operator.config.grammar import UsageError
-from rollout_operator.kube.api import PODS, STATEFULSETS
+from tests.judge.builder import HistoryBuilder
+from tests.judge.stage import play_records
 from tests.stories import Stage
 
 Json = Any
@@ -135,9 +133,14 @@ class DemoStage(Stage):
             if getattr(settings, one.name) != getattr(default, one.name)
         )
 
-    async def do_sum(self, *moves: str) -> str:
-        """Add up a history from its tenth second: `'10.5 delete a-0' '10.6 go a-0' '12 up a-0'`."""
-        found = add_up([*_play(moves)], timedelta(seconds=10), limit=1)
+    async def do_sum(self, *records: str) -> str:
+        """Add up a history of zones a and b with two pods each, from its tenth second.
+
+        Its records are as those of `tests/judge`.
+        """
+        words = HistoryBuilder().zones(2, "ab")
+        play_records(words, ";".join(records))
+        found = add_up(words.history.records, timedelta(seconds=10), limit=1)
         figures = (
             f"{found.deletes} deletes, {found.replaced} replaced, {found.zones_taken} zones taken,"
             f" {found.pods_down} down{', a promise was broken' * (not found.is_kept)}"
@@ -158,53 +161,3 @@ def list_codes(now: Picture) -> list[str]:
 def draw(lines: tuple[Line, ...]) -> list[str]:
     """Return lines as text."""
     return [render_line(line, 1000, is_coloured=False) for line in lines]
-
-
-def _play(moves: tuple[str, ...]) -> Iterator[Record]:
-    """Yield the history of zones a and b with two pods each, all ready, and of moves.
-
-    `delete` is the operator's, `lose` a person's; pods `go`, come `up` and `fail`; a person's call
-    is answered by a status, `scale 403` or `evict 201`, and pods are called, `POST`.
-    """
-    pods: dict[str, Json] = {}
-    ups = [f"0 up {zone}-{ordinal}" for zone in "ab" for ordinal in range(2)]
-    for number, move in enumerate(("0 set a", "0 set b", *ups, *moves)):
-        at, verb, name = move.split()
-        then = timedelta(seconds=float(at))
-        if verb in ("scale", "evict"):
-            request = ApiRequest(
-                verb="patch",
-                resource=PODS if verb == "evict" else STATEFULSETS,
-                name="a",
-                subresource="eviction" if verb == "evict" else "scale",
-            )
-            yield Called(
-                at=then, begun=then, number=1, actor=PERSON, request=request, status=int(name),
-                message="no way",
-            )  # fmt: skip
-            continue
-        if verb in ("POST", "DELETE"):
-            yield PodCalled(
-                at=then, begun=then, actor=OPERATOR, method=verb, pod=name, uid="u", path="/x",
-                status=200, acted=True,
-            )  # fmt: skip
-            continue
-        before, new, actor = pods.pop(name, None), None, "kubelet"
-        owner = {"controller": True, "kind": "StatefulSet", "name": name[:1], "uid": name[:1]}
-        head = {"name": name, "ownerReferences": [owner]}
-        if verb == "set":
-            new = {"metadata": {"name": name}, "spec": {"replicas": 2}}
-        elif verb in ("up", "fail"):
-            ready = [{"type": "Ready", "status": str(verb == "up")}]
-            new = {"metadata": head, "status": {"phase": "Running", "conditions": ready}}
-        elif verb != "go":
-            actor = OPERATOR if verb == "delete" else PERSON
-            ending = {**head, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-            new = {**(before or {}), "metadata": ending}
-        if new is not None:
-            pods[name] = new
-        yield Commit(
-            at=then, revision=number, actor=actor,
-            resource=STATEFULSETS if "-" not in name else PODS, namespace="demo", name=name,
-            before=before, after=new,
-        )  # fmt: skip

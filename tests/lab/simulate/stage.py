@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import timestamp
-from rollout_lab.model.history import Called, Commit, Record
+from rollout_lab.model.history import Called, Commit
 from rollout_lab.model.request import ApiRequest
 from rollout_lab.nodes.pods import node, node_of
 from rollout_lab.schemas.patches import merge
@@ -50,6 +51,8 @@ from rollout_operator.cli.main import main
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS
 from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput
 from rollout_operator.model.units import parse_rfc3339
+from tests.judge.builder import HistoryBuilder
+from tests.judge.stage import play_records
 from tests.stories import Steps
 from tests.virtual_time import EPOCH
 
@@ -440,54 +443,19 @@ class SimulateStage(Steps):
         pods = [pod for pod in self.objects if pod["metadata"]["name"].startswith("zone-a-")]
         return "seen" if is_template_seen(self.find("zone-a")[0], pods) else "not seen"
 
-    async def do_history(self, *words: str) -> str:
-        """Add up a history: `'1 gone a-0' '2 back a-0' '9 delete a-1 operator 200'`."""
-        records = [
-            commit(0, one, actor=RESTORER)
-            for one in self.objects
-            if f"without {one['metadata']['name'].removeprefix('zone-')}" not in words
-        ]
-        moves = [self._read_move(word) for word in words if not word.startswith("without")]
+    async def do_history(self, *records: str) -> str:
+        """Add up a history of zones a, b and c: records as those of `tests/judge`.
+
+        Of pods `without` which it begins, there is none in the input.
+        """
+        words, missing = HistoryBuilder().zones(), [one.partition("without ")[2] for one in records]
+        begun = [one for one in words.history.list_all(Commit) if one.name[5:] not in missing]
+        words.history.records[:] = [replace(one, actor=RESTORER) for one in begun]
+        play_records(words, ";".join(one for one in records if "without " not in one))
         groups = {"ingester": ("zone-a", "zone-b", "zone-c")}
-        figures = add_up([*records, *moves], groups, timedelta(seconds=100))
+        figures = add_up(words.history.records, groups, timedelta(seconds=100))
         shown = [f"deletes {_join(figures.deletes)}"] * bool(figures.deletes)
         return _join_or_none([*shown, *_describe_figures(figures)])
-
-    def _read_move(self, text: str) -> Record:
-        at, verb, name, *more = text.split()
-        obj = deepcopy(self.find(f"zone-{name}")[0])
-        match verb:
-            case "gone" | "granted":
-                if verb == "granted":
-                    obj["metadata"]["annotations"] = {DISRUPTION_RECORD: "{}"}
-                return commit(float(at), obj, is_gone=True, actor=more[0] if more else "kubelet")
-            case "back":
-                return commit(float(at), obj)
-            case "unready":
-                return commit(float(at), merge_places(obj, {"status": {"conditions": []}}))
-            case "wants":
-                return commit(float(at), merge_places(obj, {"spec": {"replicas": int(more[0])}}))
-            case _:
-                actor, status = more
-                is_eviction = verb == "evict"
-                request = ApiRequest(
-                    verb="create" if is_eviction else "delete" if verb == "delete" else "patch",
-                    resource=PODS,
-                    namespace=NAMESPACE,
-                    name=f"zone-{name}",
-                    subresource="eviction" if is_eviction else "",
-                    user=actor,
-                )
-                then = timedelta(seconds=float(at))
-                return Called(
-                    at=then,
-                    begun=then,
-                    number=1,
-                    actor=actor,
-                    request=request,
-                    status=int(status),
-                    message="no",
-                )
 
     # As people call it
 
@@ -595,20 +563,6 @@ def merge_places(one: Json, patch: Json) -> Json:
         else:
             whole[key] = merge_places(whole.get(key, {}), value)
     return whole
-
-
-def commit(at: float, obj: Json, *, is_gone: bool = False, actor: str = "kubelet") -> Commit:
-    """Return a record of what has become of an object."""
-    return Commit(
-        at=timedelta(seconds=at),
-        revision=1,
-        actor=actor,
-        resource=STATEFULSETS if obj["kind"] == "StatefulSet" else PODS,
-        namespace=NAMESPACE,
-        name=obj["metadata"]["name"],
-        before=obj,
-        after=None if is_gone else obj,
-    )
 
 
 def _dig(value: Json, path: str) -> str:

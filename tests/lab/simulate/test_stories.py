@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from rollout_lab.simulate.changes import FORMS, Cordon, Names, check_names, parse_change, set_times
 from rollout_lab.simulate.figures import add_up
 from rollout_lab.simulate.flags import FLAGS, read_settings, render_simulate_usage
-from rollout_lab.simulate.world import RESTORER
 
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.model.names import InvalidInput
 from tests.goldens import Golden
-from tests.lab.simulate.stage import SimulateStage, commit, merge_places
+from tests.judge.builder import HistoryBuilder
+from tests.lab.simulate.stage import SimulateStage
 from tests.stories import Stage, Story, read_stories
 
 HERE: Final = Path(__file__).parent
@@ -112,13 +112,10 @@ def test_figures_of_twice_the_pods_take_twice_the_work() -> None:
 
 def _count_calls(pods: int) -> int:
     """Return how many calls the figures of a zone take whose pods go and come back in turn."""
-    stage = SimulateStage()
-    [sts, pod] = (stage.find(name)[0] for name in ("zone-a", "zone-a-0"))
-    sts = merge_places(sts, {"spec": {"replicas": pods}})
-    named = [merge_places(pod, {"metadata": {"name": f"zone-a-{n}"}}) for n in range(pods)]
-    records = [commit(0, one, actor=RESTORER) for one in (sts, *named)]
-    for one in named:
-        records += [commit(1, one, is_gone=True), commit(2, sts), commit(2, one)]
+    words = HistoryBuilder().zones(pods, "a")
+    for name in [f"a-{ordinal}" for ordinal in range(pods)]:
+        words.gone(1, name).zone(2, "a").pod(2, name)
+    records = words.history.records
     calls = 0
 
     def count_call(frame: object, event: str, arg: object) -> None:
