@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.flags import Config, read_environment
+from rollout_operator.config.flags import Config, get_flag, read_environment
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -105,12 +105,33 @@ def with_code(read: Callable[..., str]) -> Callable[..., str]:
     return run
 
 
+def read_tracker(*words: str) -> str:
+    config = read_config([IN_NAMESPACE, *words])
+    return f"{config.zone_tracker or 'none'}{', with webhooks' * config.webhooks_enabled}"
+
+
+def show_again(word: str) -> str:
+    """Return a flag as it is shown, which must be what was written."""
+    parsed = parse_arguments(FLAGS, [word])
+    [given] = [one for one in FLAGS if parsed.has(one)]
+    shown = f"-{given.name}={given.kind.show(parsed.value(given))}"
+    return shown if shown == word else f"{shown}, not {word}"
+
+
+def show_default(name: str) -> str:
+    found = get_flag(name)
+    return str(found.kind.show(found.default)) or "empty"
+
+
 FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
+    "again": show_again,
     "bare": with_code(lambda *words: tell_config(read_config(words))),
+    "default": show_default,
     "env": with_code(read_variables),
     "flags": with_code(read_flags),
     "mixed": with_code(lambda *words: tell_parsed(parse_mixed(FLAGS, words))),
     "parse": with_code(lambda *words: tell_parsed(parse_arguments(FLAGS, words))),
+    "tracker": read_tracker,
 }
 
 
@@ -125,28 +146,6 @@ def test_a_flag_is_given_or_at_its_default() -> None:
 
     assert {each.name for each in FLAGS if words.has(each)} == {"count"}
     assert words.value(FLAGS[0]) == "none"
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "shown"),
-    [
-        (TEXT, "x", "x"),
-        (INT, 8001, "8001"),
-        (FLOAT, 5.0, "5"),
-        (FLOAT, 2.5, "2.5"),
-        (BOOL, True, "true"),
-        (BOOL, False, "false"),
-        (DURATION, timedelta(minutes=5), "5m0s"),
-        (LONG_SPAN, timedelta(days=365), "1y"),
-        (LONG_SPAN, timedelta(hours=1.5), "1h30m"),
-        (LIST, ("a", "b"), "a,b"),
-    ],
-)
-def test_values_are_shown_as_they_are_written(
-    kind: FlagKind[Any], value: object, shown: str
-) -> None:
-    assert kind.show(value) == shown
-    assert kind.parse(shown) == value
 
 
 @repeatable(300)
