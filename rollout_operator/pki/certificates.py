@@ -6,10 +6,8 @@ in `ca`. When to issue is decided in `planning.certificate`. Of a Secret, labels
 and data that is not ours are kept.
 """
 
-import base64
-import binascii
 import hashlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,10 +107,14 @@ def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificat
 
 def read_validity(material: KeyMaterial) -> Validity:
     """Return the validity of a chain whose key fits. Raises InvalidInput: one part is not right."""
+    return _validity(_load_pair(material))
+
+
+def _load_pair(material: KeyMaterial) -> _Chain:
     chain = load_chain(material.cert, "cert")
     if not fits(chain[0], load_key(material.key, "key")):
         raise InvalidInput("key: does not belong to the certificate")
-    return _validity(chain)
+    return chain
 
 
 def trusted_bundle(material: KeyMaterial) -> bytes:
@@ -196,8 +198,7 @@ def is_for_clients(pem: bytes) -> bool:
 
 
 def _read_usable(material: KeyMaterial) -> UsableCertificate:
-    validity = read_validity(material)
-    chain = load_chain(material.cert, "cert")
+    chain = _load_pair(material)
     if not _may_serve_as(chain[0], ExtendedKeyUsageOID.SERVER_AUTH):
         raise InvalidInput("cert: not meant for servers")
     root = _find_root(chain, load_chain(material.ca, "ca"))
@@ -207,22 +208,17 @@ def _read_usable(material: KeyMaterial) -> UsableCertificate:
     old = _load_or_none(material.old_ca)
     return UsableCertificate(
         names=_names(chain[0]),
-        leaf=validity,
+        leaf=_validity(chain),
         ca=_validity([root]),
         may_sign=_find_signer(material.ca, material.ca_key) is not None,
         next_ca=None if next_ca is None else _validity([next_ca]),
-        old_ca=_leftover(material, old),
+        old_ca=_validity(old) if old else _OVER if material.old_ca else None,
     )
 
 
-def _leftover(material: KeyMaterial, old: _Chain) -> Validity | None:
-    if old:
-        return _validity(old)
-    over = Validity(start=_EPOCH, end=_EPOCH)
-    return over if material.old_ca else None
-
-
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+# Of what is no certificate, so that it is dropped.
+_OVER: Final = Validity(start=_EPOCH, end=_EPOCH)
 
 
 def _find_root(chain: _Chain, cas: _Chain) -> x509.Certificate | None:
@@ -354,7 +350,9 @@ def carry_out(
             pair = issue_ca(wanted, now)
             return replace(material, next_ca=pair.cert, next_ca_key=pair.key)
         case CertificateStep.SWITCH_CA:
-            return _switched(material, wanted, now)
+            old = _choose_root(material)
+            new = KeyMaterial(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
+            return _with_leaf(new, wanted, now)
         case CertificateStep.DROP_OLD_CA:
             return replace(material, old_ca=b"")
         case CertificateStep.START_OVER:
@@ -369,12 +367,6 @@ def carry_out(
 def _with_leaf(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
     leaf = issue_leaf(Pair(cert=material.ca, key=material.ca_key), wanted, now)
     return replace(material, cert=leaf.cert, key=leaf.key)
-
-
-def _switched(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
-    old = _choose_root(material)
-    new = KeyMaterial(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
-    return _with_leaf(new, wanted, now)
 
 
 def _signer(ca: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -574,11 +566,11 @@ def _part(body: JsonObject, key: str) -> JsonObject:
 def _value(data: Mapping[str, object], key: str) -> bytes:
     text = data.get(key) or ""
     try:
-        return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
-    except (binascii.Error, ValueError):
+        return b64decode(text if isinstance(text, str) else "?", validate=True)
+    except (Base64Error, ValueError):
         raise _NotBase64(f"data.{key}: not base64") from None
 
 
 def _encode(material: KeyMaterial) -> dict[str, str]:
     values = {key: getattr(material, name) for name, key in _SECRET_KEYS.items()}
-    return {key: base64.b64encode(value).decode() for key, value in values.items() if value}
+    return {key: b64encode(value).decode() for key, value in values.items() if value}
