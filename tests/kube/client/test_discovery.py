@@ -1,40 +1,42 @@
-"""MIRR-03: which resource a kind has, how often that is requested, and how answers are read."""
+"""MIRR-03: which resource a kind has, and how often that is requested.
+
+`has v1 Thing/scale` gives the group a version with these kinds, `find Thing` shows what is found,
+and behind it what was requested; the group is `x`, another is found by `find other/Thing`.
+"""
 
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from rollout_operator.kube.api import Resource, Served
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.names import ApiError, NotFound, Unreachable
+from tests import stories
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 
-GROUP = "x.example.org"
 
+class CatalogStage(stories.Steps):
+    """A catalog over an API server that has one group; it is the `Discoverer` itself."""
 
-def served(kind: str, version: str = "v1", *subresources: str) -> Served:
-    resource = Resource(GROUP, version, f"{kind.lower()}s", kind)
-    return Served(resource=resource, subresources=frozenset(subresources))
-
-
-class Shelf:
-    """A discoverer whose groups a test fills."""
-
-    def __init__(self, versions: dict[str, list[Served]]) -> None:
-        self.versions = versions
-        self.error: ApiError | None = None
-        self.takes = timedelta(0)
+    def __init__(self) -> None:
+        self.versions: dict[str, list[Served]] = {}
+        self.catalog = KindCatalog(self, VirtualClock())
+        self.is_down = False
+        self.takes = 0.0
         self.requested: Counter[str] = Counter()
+        self.waiting: list[asyncio.Task[str]] = []
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         self.requested[group] += 1
-        await asyncio.sleep(self.takes.total_seconds())
-        if self.error is not None:
-            raise self.error
-        if group != GROUP or not self.versions:
+        await asyncio.sleep(self.takes)
+        if self.is_down:
+            raise Unreachable("no answer")
+        if group != "x" or not self.versions:
             raise NotFound("404: 404 page not found", status=404)
         return tuple(self.versions)
 
@@ -44,109 +46,72 @@ class Shelf:
             raise NotFound("404", status=404)
         return self.versions[version]
 
+    def look(self) -> list[str]:
+        requested, self.requested = self.requested, Counter()
+        return [f"{name} x{count}" if count > 1 else name for name, count in requested.items()]
 
-@in_virtual_time
-async def test_a_kind_is_found_in_the_version_that_is_preferred() -> None:
-    old, new = served("Thing", "v1", "scale"), served("Thing", "v2", "scale")
-    only_old = served("Other", "v1")
-    catalog = KindCatalog(Shelf({"v0": [], "v2": [new], "v1": [old, only_old]}), VirtualClock())
-    assert await catalog.find(GROUP, "Thing") == new
-    assert await catalog.find(GROUP, "Other") == only_old
-    assert await catalog.find(GROUP, "things") is None
+    async def do_has(self, version: str, *kinds: str) -> None:
+        self.versions[version] = []
+        for one in kinds:
+            kind, *subresources = one.split("/")
+            resource = Resource("x", version, f"{kind.lower()}s", kind)
+            served = Served(resource=resource, subresources=frozenset(subresources))
+            self.versions[version].append(served)
 
+    async def do_lacks(self) -> None:
+        """Have it lack the group."""
+        self.versions.clear()
 
-@in_virtual_time
-async def test_a_version_with_a_scale_goes_before_one_without() -> None:
-    bare, scaled = served("Thing", "v2"), served("Thing", "v1", "scale")
-    catalog = KindCatalog(Shelf({"v2": [bare], "v1": [scaled]}), VirtualClock())
-    assert await catalog.find(GROUP, "Thing") == scaled
+    async def do_down(self) -> None:
+        self.is_down = True
 
+    async def do_up(self) -> None:
+        self.is_down = False
 
-@in_virtual_time
-async def test_what_is_found_is_requested_every_ten_minutes_of_use() -> None:
-    shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = KindCatalog(shelf, VirtualClock())
-    for _ in range(3600):
-        assert await catalog.find(GROUP, "Thing") is not None
-        await asyncio.sleep(1)
-    assert shelf.requested[GROUP] == 6
+    async def do_slow(self, seconds: str) -> None:
+        self.takes = float(seconds)
 
+    async def do_find(self, kind: str) -> str:
+        group, _, kind = kind.rpartition("/")
+        try:
+            found = await self.catalog.find(group or "x", kind)
+        except ApiError as error:
+            return f"{error}"
+        return f"{found.resource.version}" if found is not None else "none"
 
-@in_virtual_time
-async def test_what_is_missing_is_requested_once_a_minute() -> None:
-    shelf = Shelf({"v1": []})
-    catalog = KindCatalog(shelf, VirtualClock())
-    for _ in range(600):
-        assert await catalog.find(GROUP, "Thing") is None
-        assert await catalog.find(GROUP, "Other") is None
-        assert await catalog.find("no-server", "Thing") is None
-        await asyncio.sleep(1)
-    assert (shelf.requested[GROUP], shelf.requested["no-server"]) == (10, 10)
+    async def do_use(self, seconds: str, *kinds: str) -> str:
+        """Find these kinds each second; show what was found last."""
+        for _ in range(int(seconds)):
+            found = [await self.do_find(kind) for kind in kinds]
+            await asyncio.sleep(1)
+        return " ".join(found)
 
+    async def do_doubt(self, group: str, seconds: str = "0") -> None:
+        """Doubt a group, and find a kind of it after that, each second for so long."""
+        self.catalog.doubt(group)
+        for _ in range(int(seconds)):
+            self.catalog.doubt(group)
+            await self.do_use("1", "Thing")
 
-@in_virtual_time
-async def test_what_is_doubted_is_requested_once_a_minute() -> None:
-    shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = KindCatalog(shelf, VirtualClock())
-    await catalog.find(GROUP, "Thing")
-    catalog.doubt("no client has requested this")
-    for _ in range(600):
-        catalog.doubt(GROUP)
-        await catalog.find(GROUP, "Thing")
-        await asyncio.sleep(1)
-    assert shelf.requested[GROUP] == 10
-    shelf.versions.clear()
-    catalog.doubt(GROUP)
-    await asyncio.sleep(60)
-    assert await catalog.find(GROUP, "Thing") is None, "it has vanished"
+    async def do_keep(self, *groups: str) -> None:
+        self.catalog.keep(frozenset(groups))
 
+    async def do_begin(self, kind: str, times: str) -> None:
+        self.waiting = [asyncio.create_task(self.do_find(kind)) for _ in range(int(times))]
+        await asyncio.sleep(0)
 
-@in_virtual_time
-async def test_a_failure_is_shared_and_not_kept() -> None:
-    shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    shelf.error = Unreachable("no answer")
-    catalog = KindCatalog(shelf, VirtualClock())
-    for _ in range(10):
-        with pytest.raises(Unreachable):
-            await catalog.find(GROUP, "Thing")
-    assert shelf.requested[GROUP] == 1
-    shelf.error = None
-    await asyncio.sleep(5)
-    assert await catalog.find(GROUP, "Thing") is not None
+    async def do_found(self) -> str:
+        return " ".join(await asyncio.gather(*self.waiting))
 
-
-@in_virtual_time
-async def test_a_failure_leaves_what_was_found_before() -> None:
-    shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = KindCatalog(shelf, VirtualClock())
-    await catalog.find(GROUP, "Thing")
-    shelf.error = Unreachable("no answer")
-    await asyncio.sleep(3600)
-    assert await catalog.find(GROUP, "Thing") is not None
-    with pytest.raises(Unreachable):
-        await catalog.find(GROUP, "Other")
-
-
-@in_virtual_time
-async def test_a_group_that_hangs_delays_no_other_and_is_read_once() -> None:
-    slow = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    slow.takes = timedelta(seconds=30)
-    catalog = KindCatalog(slow, VirtualClock())
-    async with asyncio.TaskGroup() as tasks:
-        waiting = [tasks.create_task(catalog.find(GROUP, "Thing")) for _ in range(5)]
-        await asyncio.sleep(1)
-        slow.takes = timedelta(0)
+    async def do_at_once(self, kind: str) -> str:
         async with asyncio.timeout(1):
-            assert await catalog.find("no-server", "Thing") is None
-    assert all(task.result() is not None for task in waiting)
-    assert slow.requested[GROUP] == 1
+            return await self.do_find(kind)
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("discovery.txt")))
 @in_virtual_time
-async def test_groups_that_are_not_needed_are_forgotten() -> None:
-    shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = KindCatalog(shelf, VirtualClock())
-    for kept in (frozenset({GROUP}), frozenset[str](), frozenset[str]()):
-        await catalog.find(GROUP, "Thing")
-        catalog.keep(kept)
-    assert shelf.requested[GROUP] == 2
+async def test_story(story: Story, golden: Golden) -> None:
+    story.check(await CatalogStage().play(story.commands), golden)
