@@ -1,101 +1,159 @@
-"""Credentials that change while we run (DEP-11, SEC-14)."""
+"""Credentials that change while we run, and what login programs print (DEP-11, SEC-14, D-76)."""
 
+import json
+import stat
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 import pytest
 
-from rollout_operator.kube.kubeconfig import RELOAD_GAP, REREAD_EVERY, Credential, token_file
-from rollout_operator.kube.lean import LibraryConfiguration, new_configuration
+from rollout_operator.kube.kubeconfig import (
+    RELOAD_GAP,
+    REREAD_EVERY,
+    Credential,
+    LoginProgram,
+    ProgramCredentials,
+    run_login,
+    token_file,
+)
+from rollout_operator.kube.lean import new_configuration
 from rollout_operator.model.names import ConfigError
+from tests import stories
 from tests.fakes_clock import FakeClock
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
+
+V1: Final = "client.authentication.k8s.io/v1"
+SPANS: Final = {"reread": REREAD_EVERY, "gap": RELOAD_GAP}
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "token"
-    path.write_text("first\n")
-    return path
+class CredentialStage(stories.Steps):
+    """A credential of a file, which holds `first`, or of a program."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "token"
+        self.file.write_text("first\n")
+        self.clock = FakeClock()
+        self.runs = 0
+        self.credential = token_file(self.file, self.clock)
+
+    async def do_program(self, *prints: str) -> None:
+        """Have a program, which prints a value or fails."""
+
+        async def load() -> str:
+            self.runs += 1
+            if not prints:
+                raise ConfigError("no")
+            return f"Bearer {prints[0]}"
+
+        self.credential = Credential("Bearer first", load, self.clock)
+
+    async def do_file(self, *text: str) -> None:
+        """Write the file, or remove it."""
+        self.file.unlink(missing_ok=True)
+        if text:
+            self.file.write_bytes(text[0].encode("latin-1").decode("unicode_escape").encode())
+
+    async def do_open(self) -> str:
+        """Open the file anew."""
+        try:
+            return token_file(self.file, self.clock).value
+        except ConfigError as error:
+            return f"{error}".replace(f"{self.file}", "FILE")
+
+    async def do_get(self) -> str:
+        configuration = new_configuration()
+        await self.credential.show_current(configuration)
+        return configuration.api_key["BearerToken"]
+
+    async def do_refused(self, value: str, times: str = "1") -> str:
+        """Have the API server refuse a value; show which is used then."""
+        for _ in range(int(times)):
+            await self.credential.replace_refused(f"Bearer {value}")
+        return self.credential.value
+
+    async def do_pass(self, span: str, less: str = "0") -> None:
+        """Let a span of the product pass, or so many seconds less."""
+        self.clock.jump(SPANS[span] - timedelta(seconds=float(less)))
+
+    async def do_runs(self) -> str:
+        return f"{self.runs} runs"
+
+    async def do_wait(self, seconds: float) -> None:
+        self.clock.jump(timedelta(seconds=seconds))
 
 
-async def shown(credential: Credential, configuration: LibraryConfiguration) -> str:
-    await credential.show_current(configuration)
-    return configuration.api_key["BearerToken"]
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("credential.txt")))
+async def test_story(story: Story, golden: Golden, tmp_path: Path) -> None:
+    story.check(await CredentialStage(tmp_path).play(story.commands), golden)
 
 
-async def test_dep_11_a_rotated_file_is_used_within_a_minute(file: Path) -> None:
-    clock, configuration = FakeClock(), new_configuration()
-    credential = token_file(file, clock)
-    assert await shown(credential, configuration) == "Bearer first"
-    file.write_text("second")  # noqa: ASYNC240 - a test may block
-    clock.jump(REREAD_EVERY - timedelta(seconds=1))
-    assert await shown(credential, configuration) == "Bearer first"
-    clock.jump(timedelta(seconds=1))
-    assert await shown(credential, configuration) == "Bearer second"
-    assert timedelta(minutes=1) > REREAD_EVERY
+# Login programs: what they are told, what is taken of them, and how they fail
 
 
-async def test_dep_11_a_refused_token_is_read_again_at_once(file: Path) -> None:
-    credential = token_file(file, FakeClock())
-    file.write_text("second")  # noqa: ASYNC240 - a test may block
-    await credential.replace_refused("Bearer first")
-    assert credential.value == "Bearer second"
-    file.write_text("third")  # noqa: ASYNC240 - a test may block
-    await credential.replace_refused("Bearer first")
-    assert credential.value == "Bearer second", "another call had renewed it"
+def make(tmp_path: Path, script: str, **fields: Any) -> LoginProgram:
+    file = tmp_path / "login"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(stat.S_IRWXU)
+    return LoginProgram(where="w.exec", command=str(file), api_version=V1, **fields)
 
 
-@pytest.mark.parametrize("broken", ["", " \n", "a b", "a\nb: c", "zürich", "\x00"])
-async def test_sec_14_a_broken_file_leaves_the_old_token(file: Path, broken: str) -> None:
-    clock = FakeClock()
-    credential = token_file(file, clock)
-    file.write_text(broken)  # noqa: ASYNC240 - a test may block
-    clock.jump(REREAD_EVERY)
-    assert await shown(credential, new_configuration()) == "Bearer first"
-    with pytest.raises(ConfigError) as caught:
-        token_file(file, clock)
-    assert str(caught.value).startswith(f"token file {file}: it holds no token")
-    assert not broken.strip() or broken.strip() not in str(caught.value)
+def printing(status: object, **fields: str) -> str:
+    content = {"apiVersion": V1, "kind": "ExecCredential", "status": status, **fields}
+    return f"cat <<'END'\n{json.dumps(content)}\nEND"
 
 
-async def test_a_file_that_vanishes_leaves_the_old_token(file: Path) -> None:
-    credential = token_file(file, FakeClock())
-    file.unlink()  # noqa: ASYNC240 - a test may block
-    await credential.replace_refused("Bearer first")
-    assert credential.value == "Bearer first"
-    with pytest.raises(ConfigError, match=f"token file {file}: No such file"):
-        token_file(file, FakeClock())
+async def test_it_gets_arguments_variables_and_the_cluster_and_no_input(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its standard error is read by a person; without a terminal it has no input."""
+    told: Mapping[str, Any] = {"server": "https://one", "config": {"audience": "x"}}
+    script = f"""
+        echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info
+        echo "$1 $A $HOME" > {tmp_path}/got
+        cat > {tmp_path}/input
+        echo 'open a browser' >&2
+        {printing({"token": "made", "expirationTimestamp": "2026-01-01T00:00:00Z"})}"""
+    program = make(
+        tmp_path, script, arguments=("one",), environ={"A": "b", "HOME": "h"}, cluster=told
+    )
+
+    assert await run_login(program) == ProgramCredentials(token="made")
+
+    assert json.loads((tmp_path / "info").read_text()) == {
+        "apiVersion": V1,
+        "kind": "ExecCredential",
+        "spec": {"interactive": False, "cluster": told},
+    }
+    assert (tmp_path / "got").read_text() == "one b h\n"
+    assert (tmp_path / "input").read_text() == ""
+    assert capfd.readouterr().err == "open a browser\n"
 
 
-async def test_a_program_is_not_run_for_each_refused_call() -> None:
-    clock = FakeClock()
-    runs = 0
-
-    async def load() -> str:
-        nonlocal runs
-        runs += 1
-        return "Bearer same"
-
-    credential = Credential("Bearer same", load, clock)
-    for _ in range(5):
-        await credential.replace_refused("Bearer same")
-    assert runs == 0, "it has just been run at the start"
-    clock.jump(RELOAD_GAP)
-    for _ in range(5):
-        await credential.replace_refused("Bearer same")
-    assert runs == 1
-    clock.jump(timedelta(days=1))
-    await credential.show_current(new_configuration())
-    assert runs == 1, "a program is run after a refusal only"
-
-
-async def test_a_program_that_fails_leaves_the_old_token() -> None:
-    clock = FakeClock()
-
-    async def load() -> str:
-        raise ConfigError("no")
-
-    credential = Credential("Bearer first", load, clock)
-    clock.jump(RELOAD_GAP)
-    await credential.replace_refused("Bearer first")
-    assert credential.value == "Bearer first"
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("login.txt")))
+async def test_login(story: Story, golden: Golden, tmp_path: Path) -> None:
+    """`status {...}` prints a status, `prints` a whole text, `alone` needs a person."""
+    [command] = story.commands
+    verb, _, rest = command.partition(" ")
+    if verb == "status":
+        status, _, version = rest.partition(" of ")
+        rest = printing(json.loads(status), **({"apiVersion": version} if version else {}))
+    elif verb == "prints":
+        text = rest.replace("V1", V1).encode().decode("unicode_escape")
+        rest = f"cat <<'END'\n{text}\nEND"
+    program = make(tmp_path, f"touch {tmp_path}/ran\n{rest}")
+    if verb == "alone":
+        program = msgspec.structs.replace(program, interactive_mode="Always")
+    if verb == "gone":
+        program = msgspec.structs.replace(program, command=f"{tmp_path}/gone")
+    try:
+        made = await run_login(program)
+        parts = (made.token, made.client_certificate_data, made.client_key_data)
+        found = " ".join(filter(None, parts))
+    except ConfigError as error:
+        found = f"{error}".replace(f'"{program.command}"', "IT").removeprefix("w.exec.")
+    assert (tmp_path / "ran").exists() is (verb not in ("alone", "gone"))
+    story.check(found, golden)

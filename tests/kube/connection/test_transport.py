@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -16,10 +18,10 @@ from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
+from tests.goldens import Golden
 from tests.kube.client_bench import POD_LIST, Bench
 from tests.model.wire_trees import pod_tree, with_metadata
-
-PROXY = "http://proxy.example.org:3128"
+from tests.stories import Story, read_stories
 
 PODS_CALL = Call(verb="list", resource=PODS, namespace="prod")
 SETS_CALL = Call(verb="list", resource=STATEFULSETS, namespace="prod")
@@ -28,52 +30,14 @@ COUNT = 10
 LARGE = MAX_BODY // 3
 
 
-@pytest.mark.parametrize(
-    ("url", "exceptions", "is_direct"),
-    [
-        pytest.param("https://10.0.0.1:443", "", False, id="no exceptions"),
-        pytest.param("https://10.0.0.1:443", "10.0.0.0/8", True, id="network"),
-        pytest.param("https://10.0.0.1:443", "192.168.0.0/16, 10.0.0.0/8", True, id="a list"),
-        pytest.param("https://11.0.0.1", "10.0.0.0/8", False, id="another network"),
-        pytest.param("https://10.0.0.1", "10.0.0.1", True, id="address"),
-        pytest.param("https://10.0.0.1:6443", "10.0.0.1:6443", True, id="address and port"),
-        pytest.param("https://10.0.0.1:443", "10.0.0.1:6443", False, id="address, another port"),
-        pytest.param("https://[fd00::1]:443", "fd00::/8", True, id="network of IPv6"),
-        pytest.param("https://[fd00::1]:443", "fd00::1", True, id="address of IPv6"),
-        pytest.param("https://[fd00::1]:443", "[fd00::1]:443", True, id="IPv6 and port"),
-        pytest.param("https://api.example.org", "example.org", True, id="domain covers below"),
-        pytest.param("https://example.org", "example.org", True, id="domain covers itself"),
-        pytest.param("https://api.example.org", ".example.org", True, id="dot covers below"),
-        pytest.param("https://example.org", ".example.org", False, id="dot leaves itself"),
-        pytest.param("https://api.example.org", "*.example.org", True, id="star covers below"),
-        pytest.param("https://badexample.org", "example.org", False, id="only whole labels"),
-        pytest.param("https://API.example.org", "EXAMPLE.org", True, id="any case"),
-        pytest.param("https://example.org", "*", True, id="everything"),
-        pytest.param("https://example.org", ",, ,", False, id="empty entries"),
-        pytest.param("https://example.org", "10.0.0.0/99,x/y", False, id="broken networks"),
-        pytest.param("https://127.0.0.1:6443", "", True, id="loopback"),
-        pytest.param("https://localhost:6443", "", True, id="localhost"),
-        pytest.param("https://[::1]:6443", "", True, id="loopback of IPv6"),
-    ],
-)
-def test_exceptions(url: str, exceptions: str, is_direct: bool) -> None:
-    environ = {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}
-    assert choose_proxy(url, environ) == (None if is_direct else PROXY)
-
-
-@pytest.mark.parametrize(
-    ("environ", "proxy"),
-    [
-        pytest.param({}, None, id="nothing set"),
-        pytest.param({"https_proxy": PROXY}, PROXY, id="small letters"),
-        pytest.param({"HTTP_PROXY": PROXY}, None, id="for another scheme"),
-        pytest.param({"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128", id="no scheme"),
-        pytest.param({"HTTPS_PROXY": "", "https_proxy": PROXY}, PROXY, id="empty capitals"),
-        pytest.param({"HTTPS_PROXY": PROXY, "no_proxy": "10.0.0.0/8"}, None, id="small exceptions"),
-    ],
-)
-def test_variables(environ: dict[str, str], proxy: str | None) -> None:
-    assert choose_proxy("https://10.0.0.1", environ) == proxy
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("proxy.txt")))
+def test_by_which_proxy_a_server_is_reached(story: Story, golden: Golden) -> None:
+    url, *words = shlex.split(story.commands[0])
+    environ = dict(word.split("=", 1) for word in words)
+    for name in environ:
+        environ[name] = environ[name].replace("PROXY", "http://proxy.example.org:3128")
+    found = choose_proxy(url, environ)
+    story.check("directly" if found is None else f"by {found}", golden)
 
 
 async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
