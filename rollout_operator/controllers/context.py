@@ -223,27 +223,49 @@ class Process:
         return f"acts: {self.election.text}{where}"
 
 
+class ReportedGroups:
+    """What Events have said of each group; that of the one used longest ago is forgotten first."""
+
+    def __init__(self, record: Callable[[EventRecord], None], clock: Clock) -> None:
+        self._record, self._clock = record, clock
+        self._groups: OrderedDict[GroupName, ReportedGroup] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def get(self, group: GroupName) -> ReportedGroup:
+        return self._groups.get(group, _NOTHING)
+
+    def take(self, group: GroupName, choice: Choice) -> None:
+        """Record Events, and what they say."""
+        self._groups[group], events = choice
+        self._groups.move_to_end(group)
+        if len(self._groups) > MOST_GROUPS:
+            self._groups.popitem(last=False)
+        for event in events:
+            self._record(event)
+
+    def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
+        reported = self.get(group.name)
+        match step:
+            case Replacement():
+                now = self._clock.elapsed()
+                self.take(group.name, choose_delete_events(reported, group, step, now))
+            case RecordRevision():
+                self.take(group.name, choose_revision_events(reported, step))
+
+    def forget(self, group: GroupName) -> None:
+        self._groups.pop(group, None)
+
+
 class Events:
     """Reports steps and decisions as Kubernetes Events; does nothing without a sender."""
 
-    def __init__(
-        self,
-        sender: EventSender | None,
-        *,
-        sets: StatefulSetStore,
-        pods: PodStore,
-        find_state: Callable[[GroupName], GroupState | None],
-        clock: Clock,
-        is_acting: Callable[[], bool],
-    ) -> None:
-        self._sender = sender
-        self._sets = sets
-        self._pods = pods
-        self._find_state = find_state
-        self._clock = clock
-        self._is_acting = is_acting
-        self._groups: OrderedDict[GroupName, ReportedGroup] = OrderedDict()
+    def __init__(self, context: "Context", sender: EventSender | None) -> None:
+        self._context, self._sender, self._clock = context, sender, context.clock
+        self.reported = ReportedGroups(self.report, context.clock)
         self._waiting: WorkQueue[GroupName] = WorkQueue()
+        context.group_states.on_post(self.on_post)
 
     def start(self, tasks: TaskStack) -> None:
         if self._sender is not None:
@@ -256,25 +278,17 @@ class Events:
             await self._sender.flush()
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
-        if self._sender is None:
-            return
-        reported = self._get_reported(group.name)
-        match step:
-            case Replacement():
-                now = self._clock.elapsed()
-                choice = choose_delete_events(reported, group, step, now)
-            case RecordRevision():
-                choice = choose_revision_events(reported, step)
-        self._take(group.name, choice)
+        if self._sender is not None:
+            self.reported.on_step(group, step)
 
     def on_scaled(self, action: ScaleZone) -> None:
-        self._record(render_scaled(action))
+        self.report(render_scaled(action))
 
     def on_post(self, subject: Subject, plan: Plan, state: GroupState) -> None:
         """Report the end of a rollout, or what the group waits for if it still does in a while."""
         if self._sender is None:
             return
-        reported = record_waits(self._get_reported(plan.group), state.plan)
+        reported = record_waits(self.reported.get(plan.group), state.plan)
         choice: Choice = (reported, ())
         if subject is Subject.ROLLOUT:
             reported, zones = choose_zone_events(reported, plan.progress or ())
@@ -283,7 +297,7 @@ class Events:
                 log.info("Zone is rolled out", **names, reason=Code.ROLLED_OUT, why=zone.note)
             reported, ends = choose_finish_events(reported, plan, self._clock.elapsed())
             choice = (reported, (*zones, *ends))
-        self._take(plan.group, choice)
+        self.reported.take(plan.group, choice)
         self._report_wait(state)
 
     def on_refusal(self, review: Review, verdict: Verdict) -> None:
@@ -295,11 +309,11 @@ class Events:
         if sender is None or review.dry_run or not is_reported(verdict):
             return
         if review.subresource == "eviction":
-            pod = self._pods.get(review.namespace, review.name)
+            pod = self._context.pods.get(review.namespace, review.name)
             if isinstance(pod, Pod) and sender.admit(pod.uid, EventAction.REFUSE_EVICTION):
                 sender.enqueue(render_held(pod, verdict))
         elif review.resource == "statefulsets" and isinstance(review.old, Scalable):
-            sts = self._sets.get(review.namespace, review.name)
+            sts = self._context.sets.get(review.namespace, review.name)
             if not isinstance(sts, StatefulSet) or sts.uid != review.old.uid:
                 return
             if sender.admit(sts.uid, EventAction.REFUSE_DOWNSCALE):
@@ -307,51 +321,37 @@ class Events:
 
     def on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Report a budget that cannot be obeyed, or can be again."""
-        if self._sender is not None and self._is_acting():
-            self._record(choose_budget_event(old, new))
+        if self._sender is not None and self._context.is_leading:
+            self.report(choose_budget_event(old, new))
 
     def report_budgets(self, budgets: Iterable[AnyBudget]) -> None:
         """Report the budgets that cannot be obeyed, once this process acts."""
         for budget in budgets:
-            self._record(choose_budget_event(None, budget))
+            self.report(choose_budget_event(None, budget))
 
-    def report(self, event: EventRecord) -> None:
-        self._record(event)
+    def report(self, event: EventRecord | None) -> None:
+        if self._sender is not None and event is not None:
+            self._sender.record(event)
 
     async def _report_waits(self) -> NoReturn:
         while True:
             group = await self._waiting.take()
-            state = self._find_state(group)
-            if state is not None and self._is_acting():
+            state = self._context.group_states.find(group)
+            if state is not None and self._context.is_leading:
                 self._report_wait(state)
             self._waiting.done(group)
 
     def _report_wait(self, state: GroupState) -> None:
         plan = state.plan
-        reported = self._get_reported(plan.group)
+        reported = self.reported.get(plan.group)
         wait = next_wait_report(reported, plan, self._clock.now() - state.since)
         if wait is None:
             return
         if wait:
             self._waiting.add_after(plan.group, wait)
             return
-        members = self._sets.list_group(plan.group)
-        self._take(plan.group, choose_wait_events(reported, plan, members))
-
-    def _get_reported(self, group: GroupName) -> ReportedGroup:
-        return self._groups.get(group, _NOTHING)
-
-    def _take(self, group: GroupName, choice: Choice) -> None:
-        self._groups[group], events = choice
-        self._groups.move_to_end(group)
-        if len(self._groups) > MOST_GROUPS:
-            self._groups.popitem(last=False)
-        for event in events:
-            self._record(event)
-
-    def _record(self, event: EventRecord | None) -> None:
-        if self._sender is not None and event is not None:
-            self._sender.record(event)
+        members = self._context.sets.list_group(plan.group)
+        self.reported.take(plan.group, choose_wait_events(reported, plan, members))
 
 
 class Context:
@@ -392,15 +392,7 @@ class Context:
             find_newcomers=self.arrivals.get,
         )
         self._watch_changes()
-        self.events = Events(
-            self._make_event_sender() if process.clients.writes_events else None,
-            sets=self.sets,
-            pods=self.pods,
-            find_state=self.group_states.find,
-            clock=self.clock,
-            is_acting=lambda: self.is_leading,
-        )
-        self.group_states.on_post(self.events.on_post)
+        self.events = Events(self, self._make_event_sender())
         self.find_driver: Callable[[GroupName], str | None] = lambda group: None
         """Returns the MultiAZRollout that replaces the pods of a group."""
 
@@ -521,7 +513,7 @@ class Context:
 
     def _make_event_sender(self) -> EventSender | None:
         """Return the writer of Events, unfenced: what this process has done stays true."""
-        if self.settings.is_shadow:
+        if self.settings.is_shadow or not self.process.clients.writes_events:
             return None
         client = self.open_unfenced("events", Priority.RECORD)
         return EventSender(

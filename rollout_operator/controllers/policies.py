@@ -8,7 +8,6 @@ the executor deletes them after a live read, under the budgets and locks of all 
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import AT_ONCE
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.context import Context, Feature, ReportedGroups
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRecord, PolicyRule
@@ -80,13 +79,7 @@ from rollout_operator.model.policy import (
 )
 from rollout_operator.planning.conditions import REASONS, list_blocking, parse_time
 from rollout_operator.planning.describe_policies import describe_policy, describe_unreadable_policy
-from rollout_operator.planning.events import (
-    Choice,
-    ReportedGroup,
-    choose_delete_events,
-    choose_revision_events,
-    choose_zone_events,
-)
+from rollout_operator.planning.events import choose_zone_events
 from rollout_operator.planning.policies import list_switchable, plan_policy
 from rollout_operator.planning.policy_status import (
     choose_policy_events,
@@ -110,17 +103,17 @@ RESYNC: Final = timedelta(seconds=60)
 WRITE_PAUSE: Final = timedelta(seconds=1)
 
 
-@dataclass(slots=True)
 class PolicyReports:
     """Writes Events and metrics about the policies of one namespace, their sets and pods."""
 
-    record: Callable[[EventRecord], None]
-    metrics: PolicyMetrics
-    clock: Clock
-    _zones: dict[str, str] = field(default_factory=dict, init=False)
-    """By policy, the zone of its last batch."""
-    _groups: dict[GroupName, ReportedGroup] = field(default_factory=dict, init=False)
-    _overridden: dict[str, tuple[PolicyEvent, ...]] = field(default_factory=dict, init=False)
+    def __init__(
+        self, record: Callable[[EventRecord], None], metrics: PolicyMetrics, clock: Clock
+    ) -> None:
+        self._record, self._metrics = record, metrics
+        self._reported = ReportedGroups(record, clock)
+        self._zones: dict[str, str] = {}
+        """By policy, the zone of its last batch."""
+        self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
 
     def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         for event in choose_policy_events(watched.status, status):
@@ -131,11 +124,11 @@ class PolicyReports:
         self, watched: WatchedPolicy, policy: Policy, group: Group, plan: PolicyPlan
     ) -> None:
         """Report once what a policy in service overrides, and what is rolled out."""
-        reported, events = choose_zone_events(self._get_reported(group.name), plan.progress)
+        reported, events = choose_zone_events(self._reported.get(group.name), plan.progress)
         for zone in events:
             names = {"policy": policy.head.key, "statefulset": zone.regarding.name}
             log.info("Zone is rolled out", **names, reason=Code.ROLLED_OUT, why=zone.note)
-        self._take(group.name, (reported, events))
+        self._reported.take(group.name, (reported, events))
         overridden = list_overridden(policy, group)
         for event in overridden:
             if event not in self._overridden.get(watched.name, ()):
@@ -144,31 +137,17 @@ class PolicyReports:
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
         if isinstance(step, Replacement):
-            self.metrics.count_delete(group.name, self._zones.get(group.name, ""))
-        reported = self._get_reported(group.name)
-        match step:
-            case Replacement():
-                now = self.clock.elapsed()
-                self._take(group.name, choose_delete_events(reported, group, step, now))
-            case RecordRevision():
-                self._take(group.name, choose_revision_events(reported, step))
+            self._metrics.count_delete(group.name, self._zones.get(group.name, ""))
+        self._reported.on_step(group, step)
 
     def forget(self, name: str) -> None:
-        self._groups.pop(GroupName(name), None)
+        self._reported.forget(GroupName(name))
         self._overridden.pop(name, None)
         self._zones.pop(name, None)
-        self.metrics.forget(name)
-
-    def _get_reported(self, group: GroupName) -> ReportedGroup:
-        return self._groups.get(group, ReportedGroup())
-
-    def _take(self, group: GroupName, choice: Choice) -> None:
-        self._groups[group], events = choice
-        for event in events:
-            self.record(event)
+        self._metrics.forget(name)
 
     def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        name, metrics = watched.name, self.metrics
+        name, metrics = watched.name, self._metrics
         metrics.show(name, status, list_blocking(status))
         if (completion := parse_time(status.completion_time)) is not None:
             metrics.show_completion(name, completion)
@@ -184,7 +163,7 @@ class PolicyReports:
 
     def _report(self, watched: WatchedPolicy, event: PolicyEvent) -> None:
         about = Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid)
-        self.record(event.record(about, EventAction.ROLL_OUT))
+        self._record(event.record(about, EventAction.ROLL_OUT))
 
 
 class _PolicyClient(Reader, Patcher, Protocol): ...

@@ -7,7 +7,7 @@ a test scripts an error for the call.
 import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -136,10 +136,6 @@ class FakeClient:
         """Awaited after that: a test lets others go first here."""
         self.turn: Callable[[str], Awaitable[None]] = _at_once
         """Awaited for the turn to read a kind: a test makes a limiter of it."""
-
-    def server_time(self) -> datetime | None:
-        """Return nothing: the operator has its own clock."""
-        return None
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         await self.turn(resource.plural)

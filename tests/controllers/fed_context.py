@@ -1,7 +1,7 @@
 """The context of controllers above a client of a few dictionaries; tests fill its caches."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from rollout_operator.aio.clock import Clock
@@ -13,7 +13,6 @@ from rollout_operator.kube.store import Cached
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.lease import Identity
 from rollout_operator.pods import Sender
-from tests.controllers.fake_client import FakeClient
 
 
 class FedInformer(Informer[Cached]):
@@ -35,7 +34,12 @@ class FedInformer(Informer[Cached]):
 
 class FedContext(Context):
     def __init__(
-        self, client: FakeClient, clock: Clock, pods: Sender | None = None, *args: str
+        self,
+        client: object,
+        clock: Clock,
+        pods: Sender | None = None,
+        *args: str,
+        writes_events: bool = False,
     ) -> None:
         """Stand for a process with these flags that calls `pods`."""
         self.refreshed: list[str] = []
@@ -44,13 +48,17 @@ class FedContext(Context):
             open_pods=lambda namespace: cast(Sender, pods),
             clock=clock,
             rng=lambda: 1.0,
-            identity=Identity(name="me", life="1"),
+            identity=Identity(name="one", life="1"),
+            writes_events=writes_events,
         )
         telemetry = Telemetry.begin(clock)
         config = read_config(
             ["-kubernetes.namespace=test", "-leader-election.enabled=false", *args]
         )
         super().__init__(config, Process(config, clients, telemetry), telemetry)
+
+    def get_time(self, client: ApiClient) -> datetime:
+        return self.clock.now()
 
     def feed(self, sets: Iterable[bytes], pods: Iterable[bytes]) -> None:
         """Show these in the caches, and tell of changes."""

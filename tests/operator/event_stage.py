@@ -11,17 +11,15 @@ import pytest
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers import context
-from rollout_operator.controllers.context import Events
-from rollout_operator.kube.events import EventSender
-from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import EventRecord, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from rollout_operator.planning.events import render_refused_downscale
-from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+from rollout_operator.telemetry.metrics import Subject
 from tests.builders import pod, sts
+from tests.controllers.fed_context import FedContext
 from tests.kube.test_events import StoredEvents
 from tests.stories import Steps
 from tests.virtual_time import VirtualClock
@@ -38,8 +36,7 @@ class EventStage(Steps):
     """The Events of an operator; each text of a refusal is counted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.api, self.is_acting, self.shown, self.worded = StoredEvents(), True, 0, 0
-        self.metrics = Metrics()
+        self.api, self.shown, self.worded = StoredEvents(), 0, 0
 
         def render(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:
             self.worded += 1
@@ -47,25 +44,14 @@ class EventStage(Steps):
 
         monkeypatch.setattr(context, "render_refused_downscale", render)
 
-    def _build(self, *, is_writing: bool) -> Events:
-        clock = VirtualClock()
-        sender = EventSender(
-            self.api, instance="one", now=clock.now, clock=clock, metrics=self.metrics
-        )
-        sets, pods = StatefulSetStore(), PodStore()
-        sets.replace_all([sts("a"), sts("b")])
-        pods.replace_all([pod("a", 0)])
-        events = Events(
-            sender if is_writing else None, sets=sets, pods=pods, find_state=self.states.find,
-            clock=clock, is_acting=lambda: self.is_acting,
-        )  # fmt: skip
-        self.states.on_post(events.on_post)
-        return events
-
     async def play(self, commands: Sequence[str]) -> list[str]:
+        is_writing = commands[0] != "unwritten"
+        self.context = FedContext(self.api, VirtualClock(), writes_events=is_writing)
+        self.context.has_begun = True
+        self.context.sets.replace_all([sts("a"), sts("b")])
+        self.context.pods.replace_all([pod("a", 0)])
+        self.states, self.events = self.context.group_states, self.context.events
         async with TaskStack() as tasks:
-            self.states = GroupStates(self.metrics, VirtualClock())
-            self.events = self._build(is_writing=commands[0] != "unwritten")
             self.events.start(tasks)
             return await super().play(commands)
 
@@ -95,11 +81,11 @@ class EventStage(Steps):
         return await self.do_kept()
 
     async def do_kept(self) -> str:
-        return f"{len(self.events._groups)} kept"
+        return f"{len(self.events.reported)} kept"
 
     async def do_idle(self) -> None:
         """Have another process act."""
-        self.is_acting = False
+        self.context.has_begun = False
 
     async def do_refuse(self, name: str, *words: str) -> None:
         """Refuse a review: of `scale`, `eviction`, another `resource=`, `dry`, or `broken`."""
@@ -133,5 +119,5 @@ class EventStage(Steps):
     async def do_words(self) -> str:
         """Show how many refusals were put into words, and how many had no room."""
         name = "rollout_operator_events_total"
-        count = self.metrics.registry.get_sample_value(name, {"outcome": "limited"})
+        count = self.context.metrics.registry.get_sample_value(name, {"outcome": "limited"})
         return f"{self.worded} in words, {count or 0:g} limited"
