@@ -31,7 +31,7 @@ from rollout_operator.releases.model.decode_flux import (
     decode_kustomization,
     decode_oci_repository,
 )
-from rollout_operator.releases.model.releases import KUBERIK, ReleaseRollout
+from rollout_operator.releases.model.releases import INTENTS, KUBERIK, ReleaseRollout
 from rollout_operator.releases.planning import candidates
 from rollout_operator.releases.planning.describe import REMEDIES
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES, Metrics
@@ -346,7 +346,7 @@ def test_samples_of_releases_can_be_obeyed() -> None:
 
 def test_releases_are_explained_and_installed_by_what_is_there() -> None:
     """REL-119, REL-120, D-75: annotations, components for an overlay, reasons and remedies."""
-    keys = {*candidates.FIELDS, names.WAIT_FOR_FLUX} - {names.DEPLOYMENT_MESSAGE}
+    keys = {*INTENTS, names.WAIT_FOR_FLUX} - {names.DEPLOYMENT_MESSAGE}
     assert [
         one for one in keys if f"`{one.removeprefix('rollout.kuberik.com/')}`" not in RELEASES
     ] == []

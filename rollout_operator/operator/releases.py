@@ -18,15 +18,7 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
 from rollout_operator.config.flags import KUBERIK as AS_KUBERIK
 from rollout_operator.controllers.context import Context, Feature, Process
-from rollout_operator.controllers.worker import (
-    RECHECK,
-    Attempts,
-    Controller,
-    GetCached,
-    NewestObjects,
-    Result,
-    StatusWriter,
-)
+from rollout_operator.controllers.worker import RECHECK, Attempts, Controller, GetCached, Result
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import ApiClient, JsonObject, Resource
 from rollout_operator.kube.connection import choose_proxy
@@ -58,7 +50,6 @@ from rollout_operator.releases.health_checks import (
     SharedReleases,
 )
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
-from rollout_operator.releases.model.decode_flux import DECODERS
 from rollout_operator.releases.model.plan import (
     CheckFinding,
     FluxTarget,
@@ -149,6 +140,11 @@ def _build_shared(process: Process) -> SharedReleases:
 
 
 C = TypeVar("C", ReleaseController, CheckController, ScheduleController)
+
+
+def _make_attempts(process: Process) -> Attempts:
+    longest = process.settings.reconcile_interval
+    return Attempts(process.clock, longest=longest, rng=process.rng)
 
 
 class _Named(Feature, Generic[C]):
@@ -242,34 +238,35 @@ class RolloutReleases(_Named[ReleaseController]):
     def _build_controller(self) -> ReleaseController:
         context, caches = self._context, self._caches
         writing = context.open("recording releases", Priority.READ)
-        newest = NewestObjects(
-            caches.rollouts.store.get, context.namespace, writing, DECODERS["Rollout"]
-        )
-        longest = context.settings.reconcile_interval
-        compat = get_compat(context.settings.release_compat, context.settings.release_order)
-        return ReleaseController(
-            newest=newest,
-            statuses=StatusWriter(writing, kinds.ROLLOUTS, newest),
-            observer=ReleaseObserver(
-                namespace=context.namespace,
-                caches=caches,
-                flux=self._flux,
-                look_ups=self._look_ups,
-                reader=writing,
-                wide=share_releases(context.process).checks,
-                schedules=FollowedSchedules(
-                    own=caches.schedules,
-                    wide=share_releases(context.process).cluster_schedules,
-                    reader=ScheduleReader(compat),
-                ),
-                now=partial(context.process.refine_time, writing),
-                compat=compat,
-                verifies_wanted=context.settings.verifies_wanted,
-                keeps_to_namespace=context.settings.keeps_to_namespace,
-            ),
+        settings, process = context.settings, context.process
+        shared = share_releases(process)
+        compat = get_compat(settings.release_compat, settings.release_order)
+        observer = ReleaseObserver(
+            namespace=context.namespace,
+            caches=caches,
             flux=self._flux,
-            patcher=writing,
-            attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+            look_ups=self._look_ups,
+            reader=writing,
+            wide=shared.checks,
+            schedules=FollowedSchedules(
+                own=caches.schedules,
+                wide=shared.cluster_schedules,
+                reader=ScheduleReader(compat),
+            ),
+            now=partial(process.refine_time, writing),
+            compat=compat,
+            verifies_wanted=settings.verifies_wanted,
+            keeps_to_namespace=settings.keeps_to_namespace,
+        )
+        return ReleaseController(
+            client=writing,
+            resource=kinds.ROLLOUTS,
+            namespace=context.namespace,
+            get_cached=caches.rollouts.store.get,
+            find_lack=observer.find_lack,
+            attempts=_make_attempts(process),
+            observer=observer,
+            flux=self._flux,
             reports=ReleaseReports(context.events.report, self._counters),
         )
 
@@ -514,15 +511,15 @@ def _build_check_controller(
     observe: Callable[[HealthCheck], CheckSnapshot],
     is_elsewhere: bool = False,
 ) -> CheckController:
-    newest = NewestObjects(get_cached, namespace, client, DECODERS["HealthCheck"])
-    longest = process.settings.reconcile_interval
     return CheckController(
-        newest=newest,
-        statuses=StatusWriter(client, kinds.HEALTH_CHECKS, newest),
+        client=client,
+        resource=kinds.HEALTH_CHECKS,
+        namespace=namespace,
+        get_cached=get_cached,
+        find_lack=find_lack,
+        attempts=_make_attempts(process),
         reader=reader,
         observe=observe,
-        find_lack=find_lack,
-        attempts=Attempts(process.clock, longest=longest, rng=process.rng),
         is_elsewhere=is_elsewhere,
         keeps_to_namespace=process.settings.keeps_to_namespace,
     )
@@ -568,14 +565,14 @@ class _Schedules(_Named[ScheduleController]):
         self._process, self._client, self._resource = process, client, resource
         self._followed = followed
         settings = process.settings
-        newest = NewestObjects(
-            followed.schedules.store.get, namespace, client, DECODERS[resource.kind]
-        )
         gates = KeptGates(client, followed.gates, process.clock)
         self._controller = ScheduleController(
+            client=client,
             resource=resource,
-            newest=newest,
-            statuses=StatusWriter(client, resource, newest),
+            namespace=namespace,
+            get_cached=followed.schedules.store.get,
+            find_lack=followed.find_lack,
+            attempts=_make_attempts(process),
             observer=ScheduleObserver(
                 kinds=followed,
                 gates=gates,
@@ -583,7 +580,6 @@ class _Schedules(_Named[ScheduleController]):
                 compat=get_compat(settings.release_compat, settings.release_order),
             ),
             gates=gates,
-            attempts=Attempts(process.clock, longest=settings.reconcile_interval, rng=process.rng),
             report=partial(report_schedule, record),
         )
         followed.schedules.on_change(self._on_schedule)

@@ -17,23 +17,8 @@ from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from rollout_operator.controllers.worker import (
-    RECHECK,
-    Attempts,
-    NewestObjects,
-    Reconciles,
-    Result,
-    StatusWriter,
-)
-from rollout_operator.kube.api import (
-    ROLLOUTS,
-    Applier,
-    JsonObject,
-    Patcher,
-    Reader,
-    Resource,
-    TimedPatcher,
-)
+from rollout_operator.controllers.worker import NewestObjects
+from rollout_operator.kube.api import ROLLOUTS, Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.decode.wire import JsonBytes
@@ -95,6 +80,7 @@ from rollout_operator.releases.planning.releases import list_drifted, plan_relea
 from rollout_operator.releases.schedules import FollowedSchedules
 from rollout_operator.releases.sources import (
     LookUpKey,
+    ObjectController,
     ReleaseCaches,
     ReleaseLookUps,
     WideChecks,
@@ -501,52 +487,20 @@ class ReleaseReports:
 
 
 @dataclass(slots=True, kw_only=True)
-class ReleaseController:
-    newest: NewestObjects[WatchedObject]
-    """With those that this process wrote."""
-    statuses: StatusWriter[WatchedObject]
+class ReleaseController(ObjectController):
+    title = "Rollout"
+    resync = RESYNC
+
     observer: ReleaseObserver
     flux: FluxObjects
-    patcher: TimedPatcher
-    attempts: Attempts
     reports: ReleaseReports
-    _reconciles: Reconciles = field(init=False)
     _unwritten: dict[str, _Unwritten] = field(default_factory=dict, init=False)
     _corrections: dict[str, tuple[Correction, ...]] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self._reconciles = Reconciles(
-            kind="Rollout",
-            attempts=self.attempts,
-            once=self._observe_and_act,
-            name_keys=lambda name: {"rollout": name},
-        )
-
-    async def reconcile(self, name: str) -> Result:
-        return await self._reconciles.reconcile(name)
-
-    def get_error(self, name: str) -> str:
-        """Return why a Rollout could not be reconciled last, empty where it could."""
-        return self._reconciles.get_error(name)
-
-    async def _observe_and_act(self, name: str) -> timedelta | None:
-        watched = await self.newest.settle(ROLLOUTS, name)
-        if watched is None:
-            self._forget(name)
-            return None
-        if lack := self.observer.find_lack():
-            log.debug("Rollout waits", rollout=name, why=lack)
-            return RECHECK
-        if not isinstance(watched, WatchedObject):
-            return RESYNC  # the log has why it cannot be read
+    async def _decide(self, watched: WatchedObject) -> timedelta | None:
         rollout = watched.decoded
         if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
             return None
-        return await self._decide(watched, rollout)
-
-    async def _decide(
-        self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
-    ) -> timedelta:
         name = watched.name
         snapshot, plan = await self._plan(rollout)
         refused: Mapping[str, str] = {}
@@ -555,7 +509,7 @@ class ReleaseController:
             # A trial and the turn of a write take seconds, in which gates and schedules may close:
             # the plan is made again after both.
             refused = {plan.tag: await self._try_writes(rollout, plan)}
-            await self.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
+            await self.client.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
             snapshot, plan = await self._plan(rollout, refused)
             if plan.tag not in {"", *refused}:
                 return timedelta(0)
@@ -677,7 +631,7 @@ class ReleaseController:
         gone: JsonObject = {intent.annotation: None for intent in action.intents}
         patch: JsonObject = {"metadata": {**head, "annotations": gone}}
         try:
-            body = await self.patcher.patch(ROLLOUTS, watched.namespace, watched.name, patch)
+            body = await self.client.patch(ROLLOUTS, watched.namespace, watched.name, patch)
         except ApiError:
             self.newest.doubt(watched.name)
             raise
@@ -686,7 +640,6 @@ class ReleaseController:
     def _forget(self, name: str) -> None:
         self._corrections.pop(name, None)
         self._unwritten.pop(name, None)
-        self.newest.forget(name)
         self.reports.forget(name)
         self.attempts.record_success(("tags", name))
         if self.observer.look_ups is not None:

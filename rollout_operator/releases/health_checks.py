@@ -16,14 +16,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.worker import (
-    RECHECK,
-    Attempts,
-    NewestObjects,
-    Reconciles,
-    Result,
-    StatusWriter,
-)
+from rollout_operator.controllers.worker import RECHECK
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import Reader, Resource, list_items
 from rollout_operator.kube.kinds import FollowedKind
@@ -66,7 +59,7 @@ from rollout_operator.releases.planning.health_checks import (
     InventoryObject,
 )
 from rollout_operator.releases.schedules import WideSchedules
-from rollout_operator.releases.sources import WideChecks
+from rollout_operator.releases.sources import ObjectController, WideChecks
 from rollout_operator.telemetry.logs import log
 
 _Tree = Mapping[str, object]
@@ -270,21 +263,17 @@ class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class CheckController:
-    newest: NewestObjects[WatchedObject]
-    """With those that this process wrote."""
-    statuses: StatusWriter[WatchedObject]
+class CheckController(ObjectController):
+    title = "HealthCheck"
+    resync = None
+
     reader: CheckReader
     observe: Callable[[HealthCheck], CheckSnapshot]
-    find_lack: Callable[[], str | None]
-    """Returns why nothing may be decided yet."""
-    attempts: Attempts
     is_elsewhere: bool = False
     """Whether this process does not look after the namespace of the checks: only those that a
     Rollout selects are touched, and another operator may evaluate them as well."""
     keeps_to_namespace: bool = False
     """Whether the objects have to be in the namespace of the check."""
-    _reconciles: Reconciles = field(init=False)
     _unread: dict[str, tuple[int, datetime]] = field(default_factory=dict, init=False)
     """How many evaluations in a row could not read an object, and when the last one was."""
     _failures: dict[str, Mapping[str, FluxFailure]] = field(default_factory=dict, init=False)
@@ -292,17 +281,6 @@ class CheckController:
     _written: dict[str, HealthCheckStatus] = field(default_factory=dict, init=False)
     """By check, the status that this process wrote last, or tried to."""
     held: set[str] = field(default_factory=set, init=False)
-
-    def __post_init__(self) -> None:
-        self._reconciles = Reconciles(
-            kind="HealthCheck",
-            attempts=self.attempts,
-            once=self._observe_and_act,
-            name_keys=lambda name: {"check": name},
-        )
-
-    async def reconcile(self, name: str) -> Result:
-        return await self._reconciles.reconcile(name)
 
     def has_written(self, watched: AnyWatched) -> bool:
         """Return whether the status of a check is the one that this process wrote."""
@@ -312,19 +290,10 @@ class CheckController:
             return False
         return msgspec.structs.replace(check.status, message=written.message) == written
 
-    async def _observe_and_act(self, name: str) -> timedelta | None:
-        watched = await self.newest.settle(kinds.HEALTH_CHECKS, name)
-        if watched is None:
-            self._forget(name)
+    async def _decide(self, watched: WatchedObject) -> timedelta | None:
+        check = watched.decoded
+        if not isinstance(check, HealthCheck):
             return None
-        if lack := self.find_lack():
-            log.debug("HealthCheck waits", check=name, why=lack)
-            return RECHECK
-        if not isinstance(watched, WatchedObject) or not isinstance(watched.decoded, HealthCheck):
-            return None  # the log has why it cannot be read
-        return await self._decide(watched, watched.decoded)
-
-    async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # Rollouts are observed first, so that no read is older than they are.
         snapshot = self.observe(check)
         own = planning.find_class(check)
@@ -400,7 +369,6 @@ class CheckController:
         self._failures.pop(name, None)
         self._written.pop(name, None)
         self.held.discard(name)
-        self.newest.forget(name)
 
 
 class NamespaceChecks(Protocol):

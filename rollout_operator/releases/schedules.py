@@ -11,7 +11,7 @@ schedule: that holds new versions, and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
@@ -20,22 +20,8 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.worker import (
-    RECHECK,
-    Attempts,
-    NewestObjects,
-    Reconciles,
-    Result,
-    StatusWriter,
-)
-from rollout_operator.kube.api import (
-    ROLLOUT_GATES,
-    JsonObject,
-    Precondition,
-    Resource,
-    TimedPatcher,
-    Writer,
-)
+from rollout_operator.controllers.worker import RECHECK
+from rollout_operator.kube.api import ROLLOUT_GATES, JsonObject, Precondition, TimedPatcher, Writer
 from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.store import is_older
 from rollout_operator.model import names
@@ -72,6 +58,7 @@ from rollout_operator.releases.planning.schedules import (
     read_schedule,
     render_schedule_status,
 )
+from rollout_operator.releases.sources import ObjectController
 from rollout_operator.telemetry.logs import log
 
 OWN_WRITES_LAST: Final = timedelta(seconds=30)
@@ -411,43 +398,21 @@ class _Written(msgspec.Struct):
 
 
 @dataclass(slots=True, kw_only=True)
-class ScheduleController:
-    resource: Resource
-    newest: NewestObjects[WatchedObject]
-    """With those that this process wrote."""
-    statuses: StatusWriter[WatchedObject]
+class ScheduleController(ObjectController):
+    title = "Schedule"
+    resync = RESYNC
+
     observer: ScheduleObserver
     gates: KeptGates
-    attempts: Attempts
     report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
-    _reconciles: Reconciles = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._reconciles = Reconciles(
-            kind="Schedule",
-            attempts=self.attempts,
-            once=self._observe_and_act,
-            name_keys=lambda name: {"schedule": name},
-        )
+    def _forget(self, name: str) -> None:
+        self.attempts.record_success(("gates", name))
 
-    async def reconcile(self, name: str) -> Result:
-        return await self._reconciles.reconcile(name)
-
-    async def _observe_and_act(self, name: str) -> timedelta | None:
-        watched = await self.newest.settle(self.resource, name)
-        if watched is None:
-            self.newest.forget(name)
-            self.attempts.record_success(("gates", name))
+    async def _decide(self, watched: WatchedObject) -> timedelta | None:
+        schedule = watched.decoded
+        if not isinstance(schedule, ScheduleObject) or schedule.head.is_terminating:
             return None
-        if lack := self.observer.kinds.find_lack():
-            log.debug("Schedule waits", schedule=name, why=lack)
-            return RECHECK
-        schedule = watched.decoded if isinstance(watched, WatchedObject) else None
-        if not isinstance(watched, WatchedObject) or not isinstance(schedule, ScheduleObject):
-            return RESYNC  # the log has why it cannot be read
-        return None if schedule.head.is_terminating else await self._decide(watched, schedule)
-
-    async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
         attempt = ("gates", watched.name)
         snapshot = self.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)

@@ -17,23 +17,41 @@ import base64
 import binascii
 import os
 import ssl
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import ClassVar, Final, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.worker import Controller, Result
-from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, SECRETS, Reader, Resource
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Attempts,
+    Controller,
+    GetCached,
+    NewestObjects,
+    Reconciles,
+    Result,
+    StatusWriter,
+)
+from rollout_operator.kube.api import (
+    HEALTH_CHECKS,
+    NAMESPACES,
+    SECRETS,
+    Reader,
+    Resource,
+    TimedPatcher,
+)
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.kinds import FollowedKind, KindSource, OnWatched
 from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
-from rollout_operator.model.objects import AnyWatched, list_decoded
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.units import Confidential
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.releases.model.decode_flux import DECODERS
@@ -73,6 +91,73 @@ _MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 _SELECTS: Final = "selects:"
 # Registries that are read at a time, for all Rollouts of a namespace.
 _WORKERS: Final = 4
+
+
+class ObjectClient(Reader, TimedPatcher, Protocol): ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectController(ABC):
+    """Reconciles the objects of one kind by their names."""
+
+    title: ClassVar[str]
+    resync: ClassVar[timedelta | None]
+    """When an object that cannot be read is reconciled again; its next version wakes it anyway."""
+
+    client: ObjectClient
+    resource: Resource
+    namespace: str
+    """Empty for objects of the cluster."""
+    get_cached: GetCached[WatchedObject]
+    find_lack: Callable[[], str | None]
+    """Returns why nothing may be decided yet."""
+    attempts: Attempts
+    newest: NewestObjects[WatchedObject] = field(init=False)
+    """With those that this process wrote."""
+    statuses: StatusWriter[WatchedObject] = field(init=False)
+    _reconciles: Reconciles = field(init=False)
+
+    def __post_init__(self) -> None:
+        decode = DECODERS[self.resource.kind]
+        self.newest = NewestObjects(self.get_cached, self.namespace, self.client, decode)
+        self.statuses = StatusWriter(self.client, self.resource, self.newest)
+        self._reconciles = Reconciles(
+            kind=self.title,
+            attempts=self.attempts,
+            once=self._reconcile_once,
+            name_keys=self._name_keys,
+        )
+
+    async def reconcile(self, name: str) -> Result:
+        return await self._reconciles.reconcile(name)
+
+    def get_error(self, name: str) -> str:
+        """Return why an object could not be reconciled last, empty where it could."""
+        return self._reconciles.get_error(name)
+
+    @abstractmethod
+    async def _decide(self, watched: WatchedObject) -> timedelta | None:
+        """Observe and act, and return when to do so again. Raises ApiError and DecodeError."""
+
+    @abstractmethod
+    def _forget(self, name: str) -> None:
+        """Forget what is remembered of an object that is gone."""
+
+    async def _reconcile_once(self, name: str) -> timedelta | None:
+        watched = await self.newest.settle(self.resource, name)
+        if watched is None:
+            self.newest.forget(name)
+            self._forget(name)
+            return None
+        if lack := self.find_lack():
+            log.debug(f"{self.title} waits", **self._name_keys(name), why=lack)
+            return RECHECK
+        if not isinstance(watched, WatchedObject):
+            return self.resync  # the log has why it cannot be read
+        return await self._decide(watched)
+
+    def _name_keys(self, name: str) -> Mapping[str, str]:
+        return {self.title.removeprefix("Health").lower(): name}
 
 
 class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):

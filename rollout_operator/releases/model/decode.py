@@ -27,7 +27,6 @@ from rollout_operator.model.decode.wire import (
     decode_shallow,
     decoder_of,
     explain,
-    split_problem,
 )
 from rollout_operator.model.names import (
     GATE_DESCRIPTION,
@@ -42,6 +41,7 @@ from rollout_operator.model.units import parse_duration, quote
 from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
 from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
+    INTENTS,
     SCHEDULE,
     WEEKDAYS,
     CheckSelector,
@@ -62,6 +62,7 @@ from rollout_operator.releases.model.releases import (
     ScheduleObject,
     ScheduleRule,
     ScheduleStatus,
+    check_tag,
 )
 
 # An annotation may have 256 KiB, and what is kept of it stands in status and events.
@@ -75,8 +76,6 @@ _ROLLOUT_KIND: Final = "Rollout"
 # Registries are not called more often than this, whatever a Rollout says.
 _LEAST_INTERVAL: Final = timedelta(seconds=5)
 _DURATION: Final = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")
-# As the registries of OCI images have it.
-_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 _Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -191,7 +190,9 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
     return decode_watched
 
 
-def _parse_selector(wire: WireSelector, path: str) -> LabelSelector:
+def _parse_selector(wire: WireSelector | None, path: str) -> LabelSelector | None:
+    if wire is None:
+        return None
     selector = convert_selector(wire)
     try:
         check_selector(selector)
@@ -255,7 +256,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     return ReleaseRollout(
         head=read.head,
         spec=spec,
-        intents=_read_intents(read),
+        intents=msgspec.convert({key: read.annotation(key) for key in INTENTS}, ReleaseIntents),
         status=status,
         waits_for_flux=read.annotation(names.WAIT_FOR_FLUX) != "false",
         labels=read.labels,
@@ -271,31 +272,17 @@ def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> Re
     return ReleaseRollout(head=read.head, spec=spec, status=status, labels=read.labels)
 
 
-def _is_tag(text: str) -> bool:
-    return _TAG.fullmatch(text) is not None
-
-
-def _read_intents(read: ReadHead) -> ReleaseIntents:
-    return ReleaseIntents(
-        force_deploy=read.annotation(names.FORCE_DEPLOY),
-        bypass_gates=read.annotation(names.BYPASS_GATES),
-        unblock_failed=read.annotation(names.UNBLOCK_FAILED),
-        retry=read.annotation(names.RETRY),
-        deploy_message=read.annotation(names.DEPLOY_MESSAGE),
-        deployment_message=read.annotation(names.DEPLOYMENT_MESSAGE),
-        deploy_user=read.annotation(names.DEPLOY_USER),
-    )
-
-
 def _convert_spec(wire: _RolloutSpec) -> ReleaseSpec:
     policy, default = wire.releases_image_policy, ReleaseSpec(policy_name="")
     days = wire.available_releases_retention_days
-    if wire.wanted_version is not None and not _is_tag(wire.wanted_version):
-        raise InvalidInput(f"spec.wantedVersion: {quote(wire.wanted_version)} is no tag")
+    try:
+        wanted = None if wire.wanted_version is None else check_tag(wire.wanted_version)
+    except InvalidInput as error:
+        raise InvalidInput(f"spec.wantedVersion: {error}") from error
     return ReleaseSpec(
         policy_name=policy.name,
         policy_namespace=policy.namespace or "",
-        wanted_version=wire.wanted_version,
+        wanted_version=wanted,
         history_limit=wire.version_history_limit or default.history_limit,
         # More days than there are since the year 1 are as good as all.
         retention=default.retention if days is None else timedelta(days=min(days, 10**6)),
@@ -321,10 +308,9 @@ def _convert_checks(wire: _Checks | None) -> CheckSelector | None:
     if is_direct and wire.selector is not None:
         raise InvalidInput(f"{path}: it has labels both by themselves and below selector")
     inner, inner_path = (wire, path) if is_direct else (wire.selector, f"{path}.selector")
-    spaces = wire.namespace_selector
     return CheckSelector(
-        selector=None if inner is None else _parse_selector(inner, inner_path),
-        namespaces=None if spaces is None else _parse_selector(spaces, f"{path}.namespaceSelector"),
+        selector=_parse_selector(inner, inner_path),
+        namespaces=_parse_selector(wire.namespace_selector, f"{path}.namespaceSelector"),
     )
 
 
@@ -351,15 +337,15 @@ class _Rule(Wire):
     date_range: _Range | None = None
 
 
+class _Selectors(Wire):
+    rollout_selector: WireSelector
+    namespace_selector: WireSelector | None = None
+
+
 class _ScheduleSpec(Wire):
     rules: Annotated[list[_Rule], Meta(min_length=1, max_length=MOST_RULES)]
     timezone: str | None = None
     action: str | None = None
-
-
-class _Selectors(Wire):
-    rollout_selector: WireSelector
-    namespace_selector: WireSelector | None = None
 
 
 def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
@@ -369,21 +355,25 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     no gate depends on it.
     """
     read = read_head(kind, raw)
+    try:
+        status = read_body(kind, raw, _Reported[ScheduleStatus]).status or ScheduleStatus()
+    except DecodeError:
+        status = ScheduleStatus()
     decoded = ScheduleObject(
         kind=kind,
         head=read.head,
         pretty_name=read.annotation(PRETTY_NAME),
         description=read.annotation(GATE_DESCRIPTION),
-        status=_read_status(kind, raw),
+        status=status,
     )
     try:
         selectors = read_body(kind, raw, _Specified[_Selectors]).spec
         decoded = msgspec.structs.replace(
             decoded,
             rollouts=_parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
-            namespaces=_parse_namespaces(selectors.namespace_selector),
+            namespaces=_parse_selector(selectors.namespace_selector, "spec.namespaceSelector"),
         )
-        schedule = decode_release_schedule(read_body(kind, raw, _Specified[msgspec.Raw]).spec)
+        schedule = _convert_schedule(read_body(kind, raw, _Specified[_ScheduleSpec]).spec)
     except DecodeError as error:
         return msgspec.structs.replace(decoded, problem=str(error))
     except InvalidInput as error:
@@ -391,23 +381,7 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     return msgspec.structs.replace(decoded, schedule=schedule)
 
 
-def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
-    try:
-        return read_body(kind, raw, _Reported[ScheduleStatus]).status or ScheduleStatus()
-    except DecodeError:
-        return ScheduleStatus()
-
-
-def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
-    return None if wire is None else _parse_selector(wire, "spec.namespaceSelector")
-
-
-def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
-    try:
-        wire = decoder_of(_ScheduleSpec).decode(spec)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        what, where = split_problem(error)
-        raise InvalidInput(f"spec{where}: {what}") from error
+def _convert_schedule(wire: _ScheduleSpec) -> ReleaseSchedule:
     return ReleaseSchedule(
         rules=tuple(
             _convert_rule(rule, f"spec.rules[{place}]") for place, rule in enumerate(wire.rules)
@@ -422,18 +396,17 @@ def _convert_rule(rule: _Rule, path: str) -> ScheduleRule:
     times, dates = rule.time_range, rule.date_range
     return ScheduleRule(
         name=rule.name or "",
-        times=None if times is None else _convert_times(times, f"{path}.timeRange"),
+        times=None
+        if times is None
+        else MinuteRange(
+            _parse_time(times.start, f"{path}.timeRange.start"),
+            _parse_time(times.end, f"{path}.timeRange.end"),
+        ),
         weekdays=frozenset(
             _parse_weekday(day, f"{path}.daysOfWeek[{place}]")
             for place, day in enumerate(rule.days_of_week or ())
         ),
         dates=None if dates is None else _convert_dates(dates, f"{path}.dateRange"),
-    )
-
-
-def _convert_times(times: _Range, path: str) -> MinuteRange:
-    return MinuteRange(
-        _parse_time(times.start, f"{path}.start"), _parse_time(times.end, f"{path}.end")
     )
 
 
@@ -548,15 +521,13 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck:
         kustomization=read.annotation(names.CHECKED_KUSTOMIZATION),
         rollout_group=read.annotation(names.CHECKED_GROUP),
         policy=read.annotation(names.CHECKED_POLICY),
-        interval=_parse_check_interval(read.annotation(names.CHECK_INTERVAL)),
+        interval=max(
+            _parse_span(read.annotation(names.CHECK_INTERVAL), _DEFAULT_INTERVAL),
+            _LEAST_CHECK_INTERVAL,
+        ),
         failure_grace=_parse_span(read.annotation(names.FAILURE_GRACE), _DEFAULT_GRACE),
         status=status,
     )
-
-
-def _parse_check_interval(text: str | None) -> timedelta:
-    """Return the time between two evaluations, by the annotation (RT-135)."""
-    return max(_parse_span(text, _DEFAULT_INTERVAL), _LEAST_CHECK_INTERVAL)
 
 
 def _parse_span(text: str | None, default: timedelta) -> timedelta:

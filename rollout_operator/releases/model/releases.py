@@ -17,6 +17,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model import names
 from rollout_operator.model.budget import StatusCondition
 from rollout_operator.model.names import InvalidInput, Uid
 from rollout_operator.model.objects import LabelSelector
@@ -285,20 +286,26 @@ class ReleaseHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """One-time requests in annotations of a Rollout, as written."""
+    """One-time requests in annotations of a Rollout, as written; removed in this order."""
 
-    force_deploy: str | None = None
-    """A tag to deploy, if it was announced."""
-    bypass_gates: str | None = None
-    """A tag for which gates do not count."""
-    unblock_failed: str | None = None
-    """`true`: a failed release does not stop the next one."""
-    retry: str | None = None
+    retry: str | None = msgspec.field(default=None, name=names.RETRY)
     """Any value: a failed release is tried once more."""
-    deploy_message: str | None = None
-    deployment_message: str | None = None
+    force_deploy: str | None = msgspec.field(default=None, name=names.FORCE_DEPLOY)
+    """A tag to deploy, if it was announced."""
+    bypass_gates: str | None = msgspec.field(default=None, name=names.BYPASS_GATES)
+    """A tag for which gates do not count."""
+    unblock_failed: str | None = msgspec.field(default=None, name=names.UNBLOCK_FAILED)
+    """`true`: a failed release does not stop the next one."""
+    deploy_message: str | None = msgspec.field(default=None, name=names.DEPLOY_MESSAGE)
+    deployment_message: str | None = msgspec.field(default=None, name=names.DEPLOYMENT_MESSAGE)
     """The message, under its name in kuberik's documents."""
-    deploy_user: str | None = None
+    deploy_user: str | None = msgspec.field(default=None, name=names.DEPLOY_USER)
+
+
+INTENTS: Final[Mapping[str, str]] = {
+    field.encode_name: field.name for field in msgspec.structs.fields(ReleaseIntents)
+}
+"""By annotation, its field."""
 
 
 class CheckSelector(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from rollout_operator.planning.conditions import ConditionFinding, stamp_conditi
 from rollout_operator.planning.wording import join_names
 from rollout_operator.releases.model.plan import HealthCheck, PolicyReading, ReleaseEvent
 from rollout_operator.releases.model.releases import (
+    INTENTS,
     OURS,
     AnnouncedReleases,
     BakeStatus,
@@ -61,16 +62,6 @@ from rollout_operator.releases.planning.bake import (
     keep_last,
 )
 
-# By annotation, in the order in which they are removed.
-FIELDS: Final[Mapping[str, str]] = {
-    names.RETRY: "retry",
-    names.FORCE_DEPLOY: "force_deploy",
-    names.BYPASS_GATES: "bypass_gates",
-    names.UNBLOCK_FAILED: "unblock_failed",
-    names.DEPLOY_MESSAGE: "deploy_message",
-    names.DEPLOYMENT_MESSAGE: "deployment_message",
-    names.DEPLOY_USER: "deploy_user",
-}
 # Whatever is deployed, these belonged to it.
 ATTRIBUTION: Final = (names.DEPLOY_MESSAGE, names.DEPLOYMENT_MESSAGE, names.DEPLOY_USER)
 
@@ -280,7 +271,7 @@ def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
     return tuple(
         intent
         for intent in rollout.status.consumed_intents
-        if intent.annotation in FIELDS
+        if intent.annotation in INTENTS
         and _value(rollout.intents, intent.annotation) == intent.value
     )
 
@@ -291,7 +282,7 @@ def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
 
 def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
     return msgspec.structs.replace(
-        intents, **{FIELDS[annotation]: None for annotation in annotations}
+        intents, **{INTENTS[annotation]: None for annotation in annotations}
     )
 
 
@@ -311,7 +302,7 @@ def is_unblocked(intents: ReleaseIntents) -> bool:
 
 
 def _value(intents: ReleaseIntents, annotation: str) -> str | None:
-    value: str | None = getattr(intents, FIELDS[annotation])
+    value: str | None = getattr(intents, INTENTS[annotation])
     return value
 
 

@@ -36,6 +36,7 @@ from rollout_operator.releases.model.plan import (
     ReleaseObjects,
 )
 from rollout_operator.releases.model.releases import (
+    INTENTS,
     SCHEDULE,
     BakeStatus,
     FailedHealthCheck,
@@ -58,7 +59,6 @@ from rollout_operator.releases.planning.bake import (
     selects_namespaces,
 )
 from rollout_operator.releases.planning.candidates import (
-    FIELDS,
     READY,
     RECOVERING,
     GatesCode,
@@ -432,7 +432,7 @@ def _with_spec(
 
 
 def _list_requests(intents: ReleaseIntents) -> Iterator[str]:
-    for annotation, field in FIELDS.items():
+    for annotation, field in INTENTS.items():
         value: str | None = getattr(intents, field)
         if value is not None:
             yield cut(f"{annotation}: {value}")

@@ -246,12 +246,14 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     schedule = snapshot.schedule
     if schedule.head.is_terminating:
         return SchedulePlan()
-    state, problem = _assess(snapshot, load)
+    zone, problem = _find_zone(schedule, load)
+    rules, state = schedule.schedule, None
+    if zone is not None and rules is not None:
+        state = evaluate_schedule(rules, zone, snapshot.now, snapshot.compat)
     own = [gate for gate in snapshot.gates if _is_own(schedule, gate)]
     selected = _list_selected(snapshot)
     if selected is None:
         return SchedulePlan(problem=problem, kept=tuple(sorted(gate.head.key for gate in own)))
-    rules = schedule.schedule
     is_passing = state is not None and rules is not None and is_gate_passing(rules.action, state)
     actions, kept = _plan_gates(snapshot, selected, own, is_passing=is_passing)
     if state is None:
@@ -301,15 +303,14 @@ def selects(
     return _takes(spaces, namespaces.get(rollout.namespace))
 
 
-def _assess(snapshot: ScheduleSnapshot, load: LoadZone) -> tuple[ScheduleState | None, str]:
-    schedule = snapshot.schedule
+def _find_zone(schedule: ScheduleObject, load: LoadZone) -> tuple[tzinfo | None, str]:
+    """Return the zone of a schedule, or why it is invalid."""
     if schedule.problem or schedule.schedule is None:
         return None, schedule.problem
     try:
-        zone = get_time_zone(schedule.schedule.time_zone, load)
+        return get_time_zone(schedule.schedule.time_zone, load), ""
     except InvalidInput as error:
         return None, f"{schedule.kind} {schedule.head.key}: {error}"
-    return evaluate_schedule(schedule.schedule, zone, snapshot.now, snapshot.compat), ""
 
 
 def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
@@ -602,12 +603,9 @@ def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: G
 def read_schedule(
     schedule: ScheduleObject, now: datetime, load: LoadZone, compat: ReleaseCompat = OURS
 ) -> ScheduleReading:
-    if schedule.problem or schedule.schedule is None:
-        return ScheduleReading(is_open=not schedule.problem, problem=schedule.problem)
-    try:
-        zone = get_time_zone(schedule.schedule.time_zone, load)
-    except InvalidInput as error:
-        return ScheduleReading(is_open=False, problem=str(error))
+    zone, problem = _find_zone(schedule, load)
+    if zone is None or schedule.schedule is None:
+        return ScheduleReading(is_open=not problem, problem=problem)
     return ScheduleReading(is_open=is_open(schedule.schedule, zone, now, compat))
 
 

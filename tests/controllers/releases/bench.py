@@ -9,7 +9,7 @@ from typing import Any
 
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.worker import Attempts, NewestObjects, Result, StatusWriter
+from rollout_operator.controllers.worker import Attempts, Result
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.kube.informer import Informer
@@ -190,7 +190,6 @@ class ReleaseBench:
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
         api, clock = self.api, VirtualClock()
-        newest = NewestObjects(caches.rollouts.store.get, NAMESPACE, api, DECODERS["Rollout"])
         self.flux = flux = FluxObjects(
             api, NAMESPACE, caches.oci_repositories, caches.kustomizations
         )
@@ -211,11 +210,13 @@ class ReleaseBench:
         )
         counters = ReleaseCounters(Metrics().registry, NAMESPACE, ())
         return ReleaseController(
-            newest=newest,
-            statuses=StatusWriter(api, kinds.ROLLOUTS, newest),
+            client=api,
+            resource=kinds.ROLLOUTS,
+            namespace=NAMESPACE,
+            get_cached=caches.rollouts.store.get,
+            find_lack=observer.find_lack,
             observer=observer,
             flux=flux,
-            patcher=api,
             attempts=Attempts(clock, longest=timedelta(seconds=5)),
             reports=ReleaseReports(self.events.append, counters),
         )

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +35,7 @@ from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy import PolicyStatus, RefusedPolicy
 from rollout_operator.model.scaling import Scalable, Unusable, decode_zone_map
-from rollout_operator.releases.model.decode import decode_release_schedule, decode_rollout
+from rollout_operator.releases.model.decode import decode_rollout, decode_schedule
 from rollout_operator.releases.model.releases import RefusedRelease
 from tests.examples import repeatable
 from tests.model.budget_trees import as_json, budget_tree
@@ -54,6 +55,7 @@ GOOD: Final[dict[Decode, Any]] = {
     decode_statefulset: wire_set_tree(),
     decode_review: REVIEW,
     decode_validating_webhooks: configuration_tree(),
+    partial(decode_schedule, "RolloutSchedule"): release_tree({"rules": [{}]}),
     decode_zone_map: {"metadata": {"resourceVersion": "7"}, "data": {"name": "x"}},
 }
 HAZARDS: Final[dict[str, Callable[[str], bytes]]] = {
@@ -93,10 +95,9 @@ def test_hostile_bytes_are_decode_errors_and_never_break_salvage(hazard: str) ->
             lost = salvage("Pod", form, DecodeError("why"))
             assert lost.error == "why"
             lost.name.encode()
-    others = (parse_budget, decode_release_schedule)
-    for decode in others if hazard not in ("a list", "YAML") else ():
+    if hazard not in ("a list", "YAML"):
         with pytest.raises(InvalidInput):
-            decode(HAZARDS[hazard]("{}"))
+            parse_budget(HAZARDS[hazard]("{}"))
     broken = HAZARDS[hazard]('{"metadata": {"name": "x"}}')
     assert decode_field_writers(broken, ("spec", "ref")) == {}  # RELB-13
     assert decode_replica_writers(broken, but="us") == ()

@@ -17,6 +17,7 @@ from rollout_operator.releases.model.plan import (
     RemoveIntents,
 )
 from rollout_operator.releases.model.releases import (
+    INTENTS,
     OURS,
     HistoryEntry,
     PolicyOrder,
@@ -27,7 +28,6 @@ from rollout_operator.releases.model.releases import (
     ReleaseStatus,
     TagOrder,
 )
-from rollout_operator.releases.planning.candidates import FIELDS
 from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
 from tests.planning.releases.builders import START, releases, rollout
 
@@ -138,7 +138,7 @@ class ReleaseWorld:
                 fresh = msgspec.structs.replace(action.target, tag=action.tag)
                 self.targets = (*known, fresh)
             if isinstance(action, RemoveIntents):
-                self.post(**{FIELDS[one.annotation]: None for one in action.intents})
+                self.post(**{INTENTS[one.annotation]: None for one in action.intents})
 
     def _replace(self, **fields: Any) -> None:
         self.rollout = msgspec.structs.replace(self.rollout, **fields)

@@ -1,6 +1,5 @@
 """When a schedule of releases is active, and when that changes next, over changes of clocks too."""
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.releases.model.decode import decode_release_schedule
+from rollout_operator.releases.model.decode import decode_schedule
 from rollout_operator.releases.model.releases import (
     KUBERIK,
     OURS,
+    SCHEDULE,
     WEEKDAYS,
     DateRange,
     MinuteRange,
@@ -32,6 +32,7 @@ from rollout_operator.releases.planning.schedules import (
 )
 from tests.examples import repeatable
 from tests.goldens import Golden
+from tests.model.decode.releases.trees import as_json
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage
 from tests.stories import Story, read_stories
 
@@ -42,7 +43,10 @@ WORKDAYS: Final = list(WEEKDAYS[:5])
 
 
 def schedule(*rules: Rule, **fields: str) -> ReleaseSchedule:
-    return decode_release_schedule(json.dumps({"rules": rules, **fields}).encode())
+    spec = {"rolloutSelector": {}, "rules": rules, **fields}
+    found = decode_schedule(SCHEDULE, as_json(spec)).schedule
+    assert found is not None
+    return found
 
 
 def hours(text: str, *days: str, name: str = "", dates: str = "") -> Rule:
