@@ -7,7 +7,7 @@ an absence means is left to callers.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Final, Generic, NoReturn, TypeAlias
@@ -254,6 +254,8 @@ class KindSource(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     client: Reader
     make_informer: Callable[[Resource], Informer[AnyWatched]]
+    check: Callable[[], Awaitable[None]] | None = None
+    """Called before a list; raises NotFound where the kind is absent for this process."""
 
 
 class FollowedKind:
@@ -334,6 +336,8 @@ class FollowedKind:
         """Return the first version that can be listed; None leaves the reason in `_error`."""
         for resource in self._source.resources:
             try:
+                if self._source.check is not None:
+                    await self._source.check()
                 await self._source.client.fetch_page(resource, self._source.namespace, limit=1)
             except ApiError as error:
                 self._record(error)

@@ -7,7 +7,7 @@ all. ClusterRolloutSchedules have one controller for all namespaces of the proce
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -33,7 +33,7 @@ from rollout_operator.model.description import (
     ReleaseDescription,
     ScheduleDescription,
 )
-from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, NotFound
+from rollout_operator.model.names import DecodeError, Denied, GroupName, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
 from rollout_operator.releases.controller import (
     FluxObjects,
@@ -90,7 +90,6 @@ from rollout_operator.releases.schedules import (
     ScheduleKinds,
     ScheduleObserver,
     ScheduleReader,
-    WideSchedules,
     read_gated,
     report_schedule,
 )
@@ -101,7 +100,7 @@ from rollout_operator.releases.sources import (
     follow_kind,
     list_concerned,
 )
-from rollout_operator.telemetry.logs import bind_keys, log
+from rollout_operator.telemetry.logs import bind_keys
 
 # Objects of a kind that are reconciled at a time; each mostly waits for the API server.
 _RELEASE_WORKERS: Final = 16
@@ -111,10 +110,6 @@ _SCHEDULE_WORKERS: Final = 4
 _REQUEST_LIMIT: Final = timedelta(seconds=15)
 # Outcomes of look-ups that say nothing about a registry.
 _OTHER_RESULTS: Final = ("invalid", "cancelled")
-# Between checks of the right to list ClusterRolloutSchedules, which only a person changes.
-_RIGHTS_INTERVAL: Final = timedelta(minutes=1)
-# After a check that failed: Rollouts wait for its answer.
-_RIGHTS_RETRY: Final = timedelta(seconds=5)
 
 
 def get_compat(system: str, order: str) -> ReleaseCompat:
@@ -196,12 +191,11 @@ class RolloutReleases(_Named[ReleaseController]):
             kind.on_news(self._wake_all)
         share_releases(context.process).checks.on_change(self._on_check, self._wake_wide)
         if (wide := share_releases(context.process).cluster_schedules) is not None:
-            wide.on_news(self._wake_all)
-            wide.kinds.schedules.on_change(self._on_schedule)
-            wide.kinds.schedules.on_news(self._wake_all)
-            if wide.kinds.namespaces is not None:
-                wide.kinds.namespaces.on_change(self._on_namespace)
-                wide.kinds.namespaces.on_news(self._wake_all)
+            wide.schedules.on_change(self._on_schedule)
+            wide.schedules.on_news(self._wake_all)
+            if wide.namespaces is not None:
+                wide.namespaces.on_change(self._on_namespace)
+                wide.namespaces.on_news(self._wake_all)
 
     def start(self, tasks: TaskStack) -> None:
         super().start(tasks)
@@ -727,26 +721,21 @@ class Releases(Feature):
 class ClusterSchedules(_Schedules):
     """The controller of ClusterRolloutSchedules.
 
-    The right to list them is checked until it is granted: a denied list would count as an error.
     Rollouts, gates and namespaces of the cluster are followed from the first schedule on.
     """
 
     def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
         client = process.open("keeping gates of the cluster", Priority.READ)
-        followed = _follow_cluster(process)
+        followed, shared = _follow_cluster(process), share_releases(process)
         super().__init__(process, client, kinds.CLUSTER_ROLLOUT_SCHEDULES, followed, record)
-        # Each replica checks its rights, whether or not it acts.
-        self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
-        self._wide = share_releases(process).cluster_schedules = WideSchedules(followed)
+        shared.cluster_schedules = followed
         followed.schedules.on_change(lambda old, new: self._wanted.set())
-        share_releases(process).schedules.append(followed.schedules)
+        shared.schedules.append(followed.schedules)
         show_schedules(process.metrics.registry, self._list_followed)
 
     async def follow(self) -> None:
         clock = self._process.clock
-        while not await self._may_follow():
-            await clock.sleep(_RIGHTS_INTERVAL if self._wide.problem is None else _RIGHTS_RETRY)
         first, *others = self._followed.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
@@ -758,50 +747,55 @@ class ClusterSchedules(_Schedules):
         for kind in share_releases(self._process).schedules:
             yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
-    async def _may_follow(self) -> bool:
-        problem = None
-        try:
-            is_there = await self._is_granted()
-            if is_there:
-                await self._client.fetch_page(kinds.CLUSTER_ROLLOUT_SCHEDULES, "", limit=1)
-        except (ApiError, DecodeError) as error:
-            log.debug("Schedules of the cluster are not followed", err=error)
-            # Where there are none for this process, it has none to obey.
-            is_there, problem = False, None if isinstance(error, NotFound | Denied) else str(error)
-        self._wide.set_followed(is_followed=is_there, problem=problem)
-        return is_there
-
-    async def _is_granted(self) -> bool:
-        attributes = {
-            "verb": "list",
-            "group": kinds.CLUSTER_ROLLOUT_SCHEDULES.group,
-            "resource": kinds.CLUSTER_ROLLOUT_SCHEDULES.plural,
-        }
-        body: JsonObject = {
-            "apiVersion": f"{kinds.SELF_ACCESS_REVIEWS.group}/{kinds.SELF_ACCESS_REVIEWS.version}",
-            "kind": kinds.SELF_ACCESS_REVIEWS.kind,
-            "spec": {"resourceAttributes": attributes},
-        }
-        try:
-            answer = await self._rights_client.create(kinds.SELF_ACCESS_REVIEWS, "", body)
-        except NotFound:
-            return True  # rights cannot be checked: the list shows them
-        return decode_allowed(kinds.SELF_ACCESS_REVIEWS.kind, answer)
-
 
 def _follow_cluster(process: Process) -> ScheduleKinds:
     client = process.open("following releases of the cluster", Priority.LIST)
+    # Each replica checks its rights, whether or not it acts.
+    rights = process.open_unfenced("reading rights", Priority.LIST)
 
-    def follow(resource: Resource) -> FollowedKind:
+    def follow(
+        resource: Resource, check: Callable[[], Awaitable[None]] | None = None
+    ) -> FollowedKind:
         return follow_kind(
             [resource],
             client,
             lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
+            check=check,
         )
 
     return ScheduleKinds(
-        schedules=follow(kinds.CLUSTER_ROLLOUT_SCHEDULES),
+        schedules=follow(kinds.CLUSTER_ROLLOUT_SCHEDULES, lambda: _check_rights(rights)),
         rollouts=follow(kinds.ROLLOUTS),
         gates=follow(kinds.ROLLOUT_GATES),
         namespaces=follow(kinds.NAMESPACES),
     )
+
+
+async def _check_rights(client: ApiClient) -> None:
+    """Raise NotFound where this process has no right to list ClusterRolloutSchedules.
+
+    It has none to obey then, and a denied list would count as an error.
+    """
+    wanted, review = kinds.CLUSTER_ROLLOUT_SCHEDULES, kinds.SELF_ACCESS_REVIEWS
+    attributes = {"verb": "list", "group": wanted.group, "resource": wanted.plural}
+    body: JsonObject = {
+        "apiVersion": f"{review.group}/{review.version}",
+        "kind": review.kind,
+        "spec": {"resourceAttributes": attributes},
+    }
+    try:
+        is_granted = decode_allowed(review.kind, await client.create(review, "", body))
+    except NotFound:  # rights cannot be checked: the list shows them
+        is_granted = await _may_list(client, wanted)
+    except DecodeError as error:
+        raise Unreachable(str(error)) from error
+    if not is_granted:
+        raise NotFound(f"no right to list {wanted.plural}")
+
+
+async def _may_list(client: ApiClient, resource: Resource) -> bool:
+    try:
+        await client.fetch_page(resource, "", limit=1)
+    except Denied:
+        return False
+    return True

@@ -58,7 +58,7 @@ from rollout_operator.releases.planning.health_checks import (
     InventoryFinding,
     InventoryObject,
 )
-from rollout_operator.releases.schedules import WideSchedules
+from rollout_operator.releases.schedules import ScheduleKinds
 from rollout_operator.releases.sources import ObjectController, WideChecks
 from rollout_operator.telemetry.logs import log
 
@@ -396,8 +396,8 @@ class SharedReleases(msgspec.Struct):
     wake_others: Callable[[Sequence[ReleaseRollout]], None] = lambda rollouts: None
     """Wakes the HealthChecks of namespaces that this process does not look after."""
     schedules: list[FollowedKind] = []
-    cluster_schedules: WideSchedules | None = None
-    """None until they are followed, or if they are ignored."""
+    cluster_schedules: ScheduleKinds | None = None
+    """None if they are ignored."""
 
     def list_selecting(
         self, check: HealthCheck

@@ -236,30 +236,6 @@ def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
     )
 
 
-class WideSchedules(msgspec.Struct):
-    """Schedules of the cluster, and whether there may be any."""
-
-    kinds: ScheduleKinds
-    is_followed: bool = False
-    """Whether their kind exists, and this process may read it."""
-    problem: str | None = "no answer yet"
-    """Why that is unknown; None where it is known."""
-    is_awaited: bool = True
-    """Whether there was no answer at all yet."""
-    _on_news: list[Callable[[], None]] = []
-
-    def on_news(self, callback: Callable[[], None]) -> None:
-        """Call back when it becomes known, or unknown, whether there may be any."""
-        self._on_news.append(callback)
-
-    def set_followed(self, *, is_followed: bool, problem: str | None = None) -> None:
-        """Record whether they are followed from now on, or why that is unknown."""
-        is_news = (self.is_awaited, self.is_followed, self.problem) != (False, is_followed, problem)
-        self.is_awaited, self.is_followed, self.problem = False, is_followed, problem
-        for callback in self._on_news if is_news else ():
-            callback()
-
-
 class ScheduleReader:
     """Reads each version of a schedule once a minute, for all Rollouts that it selects (LI-09).
 
@@ -288,15 +264,12 @@ class ScheduleReader:
 
 class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
     own: FollowedKind
-    wide: WideSchedules | None
+    wide: ScheduleKinds | None
     """None if schedules of the cluster are ignored."""
     reader: ScheduleReader
 
     def find_lack(self) -> str | None:
         """Return why nothing may be decided yet: the first answers are awaited."""
-        wide = self.wide
-        if wide is not None and wide.is_awaited:
-            return f"{wide.kinds.schedules.kind}: {wide.problem}"
         for kind in self._list_needed():
             if kind.is_awaited:
                 return kind.lack
@@ -320,19 +293,15 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_needed(self) -> Iterator[FollowedKind]:
         yield self.own
-        if self.wide is None or not self.wide.is_followed:
+        if self.wide is None:
             return
-        kinds = self.wide.kinds
-        yield kinds.schedules
+        yield self.wide.schedules
         # Nothing else of the cluster is followed before there is a schedule.
-        if kinds.namespaces is not None and kinds.schedules.store.list_all():
-            yield kinds.namespaces
+        if self.wide.namespaces is not None and self.wide.schedules.store.list_all():
+            yield self.wide.namespaces
 
     def _list_lacks(self) -> Iterator[str]:
-        wide = self.wide
-        if wide is not None and wide.problem is not None:
-            yield f"{wide.kinds.schedules.kind}: {wide.problem}"
-        for kind in (self.own, *([wide.kinds.schedules] if wide and wide.is_followed else ())):
+        for kind in (self.own, *([self.wide.schedules] if self.wide else ())):
             if kind.lack is not None:
                 yield f"{kind.lack}; a closed one may be among them"
             elif lack := _find_lack(kind):
@@ -340,13 +309,13 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_schedules(self) -> Iterator[ScheduleObject]:
         """Yield those of the cluster first: any number of others must not hide them."""
-        if self.wide is not None and self.wide.is_followed:
-            yield from map(_read_schedule, self.wide.kinds.schedules.store.list_all())
+        if self.wide is not None:
+            yield from map(_read_schedule, self.wide.schedules.store.list_all())
         yield from map(_read_schedule, self.own.store.list_all())
 
     def _read_namespace(self, name: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
         """Return the labels of a namespace, or why they are unknown."""
-        followed = None if self.wide is None else self.wide.kinds.namespaces
+        followed = None if self.wide is None else self.wide.namespaces
         if followed is None:
             return {}, ""
         if lack := _find_lack(followed):

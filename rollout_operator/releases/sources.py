@@ -19,7 +19,7 @@ import os
 import ssl
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Final, NamedTuple, NoReturn, Protocol
@@ -213,11 +213,16 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow_kind(
-    resources: Sequence[Resource], client: Reader, make_informer: _MakeInformer, namespace: str = ""
+    resources: Sequence[Resource],
+    client: Reader,
+    make_informer: _MakeInformer,
+    namespace: str = "",
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> FollowedKind:
     """Return a kind in the first of its versions that the cluster serves.
 
-    Without a namespace it is followed in all of them, and not indexed by tags.
+    Without a namespace it is followed in all of them, and not indexed by tags. `check` is that of
+    `KindSource`.
     """
     store = WatchedStore(list_tags) if namespace else WatchedStore()
     decode = DECODERS[resources[0].kind]
@@ -229,6 +234,7 @@ def follow_kind(
         make_informer=lambda resource: make_informer(
             Collection(resource=resource, namespace=namespace, decode=decode, store=store)
         ),
+        check=check,
     )
     return FollowedKind(source, store)
 
