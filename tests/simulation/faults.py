@@ -82,35 +82,46 @@ class ScriptedFaults:
         return AS_USUAL
 
     def _report_plan(self, plan: Planned, occasion: Occasion) -> None:
-        what = describe(plan.outcome)
-        kind = what if plan.kind in _NUMBERED else f"{plan.kind.value}_{what}"
+        outcome, word = plan.outcome, _name(plan)
+        what = f"as of {outcome.age} ago" if plan.kind is OccasionKind.LIST else word
+        if outcome.crash is not None:
+            what = outcome.crash.name.lower()
         self._report(
             Fault(
                 at=timedelta(seconds=asyncio.get_running_loop().time()),
                 number=self._numbers[plan],
-                kind=kind,
+                kind=f"{_PREFIXES.get(plan.kind, '')}{word}",
                 actor=plan.actor,
                 text=f"{occasion.text}: {what}",
             )
         )
 
 
-def describe(outcome: FaultOutcome) -> str:
-    """Return in words what becomes of an occasion."""
-    words = {
-        "freeze": bool(outcome.freeze),
-        f"as of {outcome.age} ago": bool(outcome.age),
-        "slow": bool(outcome.waits or outcome.before or outcome.takes or outcome.after),
-        f"{outcome.fails}": outcome.fails is not None,
-    }
+# By these words the judge knows what faults excuse: they are those of the rates below.
+_OF_EVENTS: Final[Mapping[Failure | None, str]] = {
+    Failure.DROP: "drop_event",
+    Failure.DUPLICATE: "duplicate_event",
+    Failure.SPOIL: "spoil_event",
+    Failure.CUT: "cut_stream",
+    Failure.GONE: "gone_event",
+}
+_PREFIXES: Final = {OccasionKind.POD_CALL: "pod_", OccasionKind.REVIEW: "review_"}
+
+
+def _name(plan: Planned) -> str:
+    outcome = plan.outcome
     if outcome.crash is not None:
-        return outcome.crash.name.lower()
-    found = [word for word, is_meant in words.items() if is_meant]
-    return found[-1] if found else "as usual"
+        return "crash"
+    match plan.kind:
+        case OccasionKind.LIST:
+            return "stale_list"
+        case OccasionKind.EVENT:
+            usual = "delay_event" if outcome.before else "as usual"
+            return _OF_EVENTS.get(outcome.fails, "freeze" if outcome.freeze else usual)
+    return outcome.fails or "slow"
 
 
 _T = TypeVar("_T")
-
 # Spans are heavy-tailed: most are short, and some are as long as these.
 LONGEST_SLOW: Final = 40.0
 LONGEST_LATE: Final = 60.0

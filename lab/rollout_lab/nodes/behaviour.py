@@ -72,7 +72,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 OK: Final = Response()
 BROKEN: Final = Response(status=500)
-ACTS_THEN_RESETS: Final = Response(reply=PodReply.RESETS, acts=True)
 HANGS: Final = Response(reply=PodReply.HANGS)
 REFUSES: Final = Response(reply=PodReply.REFUSES)
 

@@ -195,7 +195,7 @@ SECOND_CALL = on(CALL, "get", 2)
         pytest.param(
             Planned(kind=CALL, actor=ACTOR, number=2, outcome=CRASH),
             [on(CALL, "get"), SECOND_CALL, on(CALL, "get"), SECOND_CALL],
-            [(1, "after_commit", "call 2: get pods/a: after_commit")],
+            [(1, "crash", "call 2: get pods/a: after_commit")],
             id="once",
         ),
         pytest.param(
@@ -207,25 +207,25 @@ SECOND_CALL = on(CALL, "get", 2)
                 on(CALL, "get"),
                 on(EVENT, "ADDED"),
             ],
-            [(4, "drop", "event 1 of pods: ADDED a: drop")],
+            [(4, "drop_event", "event 1 of pods: ADDED a: drop_event")],
             id="of one process, plural and kind",
         ),
         pytest.param(
             Planned(kind=LIST, actor=ACTOR, number=2, outcome=OLD, of="pods"),
             [on(LIST, "list"), on(LIST, "list"), on(LIST, "list")],
-            [(1, "list_as of 0:00:30 ago", "call 1: list pods/a: as of 0:00:30 ago")],
+            [(1, "stale_list", "call 1: list pods/a: as of 0:00:30 ago")],
             id="lists over all lives",
         ),
         pytest.param(
             Planned(kind=POD_CALL, actor=ACTOR, number=2, outcome=SLOW),
             [on(POD_CALL, "POST"), on(POD_CALL, "POST"), on(POD_CALL, "POST")],
-            [(1, "pod_call_slow", "POST a: slow")],
+            [(1, "pod_slow", "POST a: slow")],
             id="requests to pods over all lives",
         ),
         pytest.param(
             Planned(kind=EVENT, actor=ACTOR, number=3, outcome=BOTH, of="pods"),
             [on(EVENT, "DELETED", 3)],
-            [(0, "before_send", "event 3 of pods: DELETED a: before_send")],
+            [(0, "crash", "event 3 of pods: DELETED a: before_send")],
             id="two at a time",
         ),
         pytest.param(
