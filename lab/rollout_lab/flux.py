@@ -19,13 +19,7 @@ import msgspec
 from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.model.fields import child, children, condition_of, name_of, number, text, timestamp
 from rollout_lab.model.history import Commit
-from rollout_lab.model.request import (
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    ApiRequest,
-    NotModelled,
-    not_modelled,
-)
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest, NotModelled, not_modelled, patch
 from rollout_lab.virtual_loop.pace import Range, draw
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.kube.api import (
@@ -229,16 +223,10 @@ class Flux:
         image, colon, _ = text(container, "image").rpartition(":")
         wanted = f"{image}:{version}" if colon else version
         containers = [{"name": text(container, "name"), "image": wanted}]
+        body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
+        namespace, actor = text(sts, "metadata", "namespace"), _ACTORS[KUSTOMIZATION]
         await self._send(
-            ApiRequest(
-                verb="patch",
-                resource=STATEFULSETS,
-                namespace=text(sts, "metadata", "namespace"),
-                name=name_of(sts),
-                body={"spec": {"template": {"spec": {"containers": containers}}}},
-                content_type=STRATEGIC_PATCH,
-                user=_ACTORS[KUSTOMIZATION],
-            )
+            patch(STATEFULSETS, name_of(sts), body, namespace, actor, kind=STRATEGIC_PATCH)
         )
 
     async def _report(self, key: _Key, status: JsonObject, *states: _State) -> None:
@@ -248,18 +236,10 @@ class Flux:
         stored = condition_of(obj, _STORED)
         if stored and all(state.kind != _STORED for state in states):
             conditions.append(stored)  # the artifact of before is there still
-        await self._send(
-            ApiRequest(
-                verb="patch",
-                resource=key.resource,
-                namespace=key.namespace,
-                name=key.name,
-                subresource="status",
-                body={"status": {**status, "conditions": conditions}},
-                content_type=MERGE_PATCH,
-                user=_ACTORS[key.resource],
-            )
-        )
+        body: JsonObject = {"status": {**status, "conditions": conditions}}
+        resource, namespace, name = key
+        actor = _ACTORS[resource]
+        await self._send(patch(resource, name, body, namespace, actor, subresource="status"))
 
     async def _send(self, request: ApiRequest) -> None:
         """Write; an object that is gone by now is reconciled no more."""

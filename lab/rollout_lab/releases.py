@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest, api_version_of
+from rollout_lab.model.request import ApiRequest, api_version_of, create, patch
 from rollout_operator.kube.api import (
     HEALTH_CHECKS,
     IMAGE_POLICIES,
@@ -32,13 +32,7 @@ class ReleaseObject(msgspec.Struct, frozen=True):
     body: JsonObject
 
     def create(self, namespace: str, user: str) -> ApiRequest:
-        return ApiRequest(
-            verb="create",
-            resource=self.resource,
-            namespace=namespace,
-            body=self.body,
-            user=user,
-        )
+        return create(self.resource, self.body, namespace, user)
 
 
 def list_release(name: str, bake: Mapping[str, object]) -> list[ReleaseObject]:
@@ -97,24 +91,10 @@ def schedule(name: str, rules: list[JsonObject], **spec: object) -> ReleaseObjec
     return _manifest(ROLLOUT_SCHEDULES, name, {"rolloutSelector": {}, "rules": rules, **spec})
 
 
-def patch(
-    resource: Resource, name: str, namespace: str, body: JsonObject, user: str = "person"
-) -> ApiRequest:
-    return ApiRequest(
-        verb="patch",
-        resource=resource,
-        namespace=namespace,
-        name=name,
-        body=body,
-        content_type=MERGE_PATCH,
-        user=user,
-    )
-
-
 def request_of_rollout(name: str, namespace: str, **intents: str | None) -> ApiRequest:
     """Return the request by which a person sets intents of a Rollout: `force_deploy="1.0.0"`."""
     keys = {f"{_PREFIX}/{key.replace('_', '-')}": value for key, value in intents.items()}
-    return patch(ROLLOUTS, name, namespace, {"metadata": {"annotations": keys}})
+    return patch(ROLLOUTS, name, {"metadata": {"annotations": keys}}, namespace, "person")
 
 
 def _manifest(

@@ -18,7 +18,7 @@ from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.cluster import Cluster
 from rollout_lab.flux import Flux, FluxTimes
 from rollout_lab.model.history import History, Said
-from rollout_lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, create
 from rollout_lab.network.faults import Faults, NoFaults
 from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.process import ACTOR, SimulatedProcess, World
@@ -187,4 +187,4 @@ def _read_flags(args: tuple[str, ...]) -> Config:
 
 def _create_namespace(name: str) -> ApiRequest:
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return ApiRequest(verb="create", resource=NAMESPACES, body=body, user="sandbox")
+    return create(NAMESPACES, body, user="sandbox")

@@ -24,6 +24,8 @@ from rollout_lab.model.request import (
     ApiRequest,
     Body,
     api_version_of,
+    create,
+    patch,
 )
 from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
@@ -233,7 +235,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
     # Requests
 
     async def post(self, resource: Resource, body: JsonObject) -> None:
-        await self.send(ApiRequest(verb="create", resource=resource, body=body))
+        await self.send(create(resource, body))
 
     async def patch(
         self,
@@ -244,16 +246,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         *,
         subresource: str = "",
     ) -> None:
-        await self.send(
-            ApiRequest(
-                verb="patch",
-                resource=resource,
-                name=name,
-                subresource=subresource,
-                body=body,
-                content_type=kind,
-            )
-        )
+        await self.send(patch(resource, name, body, subresource=subresource, kind=kind))
 
     async def remove(self, resource: Resource, name: str, options: Body = None) -> None:
         await self.send(ApiRequest(verb="delete", resource=resource, name=name, body=options))

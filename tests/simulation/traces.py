@@ -23,6 +23,7 @@ from rollout_lab.admission.webhooks import HookCall, HookCaller
 from rollout_lab.flux import FluxTimes
 from rollout_lab.model.fields import child, name_of, number, text
 from rollout_lab.model.history import Called, Fault, History
+from rollout_lab.model.request import patch
 from rollout_lab.network.faults import (
     AS_USUAL,
     CrashPoint,
@@ -33,7 +34,7 @@ from rollout_lab.network.faults import (
 )
 from rollout_lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
-from rollout_lab.releases import foreign_check, gate, patch, schedule
+from rollout_lab.releases import foreign_check, gate, schedule
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.trace.trace import WIDTH, render_story
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop
@@ -460,8 +461,9 @@ class Director:
         found: JsonObject = {"status": status, "message": message, "lastChangeTime": at}
         if status == "Unhealthy":
             found["lastErrorTime"] = at
-        request = patch(HEALTH_CHECKS, "alerts", self.sandbox.namespace, {"status": found})
-        await self.sandbox.call(replace(request, subresource="status"))
+        body: JsonObject = {"status": found}
+        place = self.sandbox.namespace, "person"
+        await self.sandbox.call(patch(HEALTH_CHECKS, "alerts", body, *place, subresource="status"))
 
     # What is waited for
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.demo.flags import DemoSettings
-from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, api_version_of
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest, api_version_of, create, patch
 from rollout_lab.nodes.pods import node
 from rollout_lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_lab.zones import ZoneSpec, statefulset
@@ -88,7 +88,7 @@ def create_zone(
         pod_labels=_SELECTED,
         node_selector={_ZONE_LABEL: name},
     )
-    return _create(STATEFULSETS, statefulset(zone, NAMESPACE))
+    return create(STATEFULSETS, statefulset(zone, NAMESPACE), NAMESPACE, PERSON)
 
 
 def follow(leading: str) -> dict[str, str]:
@@ -117,7 +117,8 @@ def create_webhook(hook: str) -> ApiRequest:
     """Return the request by which the API server calls one of the operator's webhooks."""
     obj = REGISTRATIONS[hook](NAMESPACE)
     is_mutating = obj["kind"] == MUTATING_WEBHOOKS.kind
-    return _create(MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS, obj)
+    resource = MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS
+    return create(resource, obj, user=PERSON)
 
 
 def name_node(zone: str, number: int = 1) -> str:
@@ -134,59 +135,39 @@ def set_up_nodes(settings: DemoSettings) -> list[ApiRequest]:
     spec: JsonObject = {"selector": {"matchLabels": _SELECTED}, "maxUnavailable": settings.limit}
     # Of a single zone a budget has nothing to tell apart.
     budgets = [_make(ZONE_BUDGETS, spec)] if settings.zones > 1 else []
-    return [*(_create(NODES, each) for each in nodes), *budgets, create_webhook("pod-eviction")]
+    made = [create(NODES, each, user=PERSON) for each in nodes]
+    return [*made, *budgets, create_webhook("pod-eviction")]
 
 
 def change_version(name: str, version: str) -> ApiRequest:
     """Return the request that gives a zone a new template."""
     spec = {"containers": [{"name": "app", "image": version}]}
-    return _patch(name, {"spec": {"template": {"spec": spec}}}, content_type=STRATEGIC_PATCH)
+    body: JsonObject = {"spec": {"template": {"spec": spec}}}
+    return patch(STATEFULSETS, name, body, NAMESPACE, PERSON, kind=STRATEGIC_PATCH)
 
 
 def pause(name: str, *, is_paused: bool) -> ApiRequest:
     """Return the request that pauses a zone, or releases it."""
-    return _patch(name, {"metadata": {"annotations": {PAUSED: "true" if is_paused else None}}})
+    body: JsonObject = {"metadata": {"annotations": {PAUSED: "true" if is_paused else None}}}
+    return patch(STATEFULSETS, name, body, NAMESPACE, PERSON)
 
 
 def allow_downscale(name: str) -> ApiRequest:
     """Return the request that takes the label away which forbids it."""
-    return _patch(name, {"metadata": {"labels": {NO_DOWNSCALE: None}}})
+    body: JsonObject = {"metadata": {"labels": {NO_DOWNSCALE: None}}}
+    return patch(STATEFULSETS, name, body, NAMESPACE, PERSON)
 
 
 def scale(name: str, replicas: int, resource: Resource = STATEFULSETS) -> ApiRequest:
-    return _patch(name, {"spec": {"replicas": replicas}}, resource, subresource="scale")
+    body: JsonObject = {"spec": {"replicas": replicas}}
+    return patch(resource, name, body, NAMESPACE, PERSON, subresource="scale")
 
 
 def cordon(name: str, *, is_cordoned: bool = True) -> ApiRequest:
     """Return the request by which a node takes no new pods, or takes them again."""
-    return _patch(name, {"spec": {"unschedulable": is_cordoned or None}}, NODES)
+    return patch(NODES, name, {"spec": {"unschedulable": is_cordoned or None}}, user=PERSON)
 
 
 def _make(resource: Resource, spec: JsonObject) -> ApiRequest:
     body: JsonObject = {"apiVersion": api_version_of(resource), "kind": resource.kind}
-    return _create(resource, {**body, "metadata": {"name": GROUP}, "spec": spec})
-
-
-def _create(resource: Resource, obj: JsonObject) -> ApiRequest:
-    namespace = NAMESPACE if resource.is_namespaced else ""
-    return ApiRequest(verb="create", resource=resource, namespace=namespace, body=obj, user=PERSON)
-
-
-def _patch(
-    name: str,
-    body: JsonObject,
-    resource: Resource = STATEFULSETS,
-    *,
-    subresource: str = "",
-    content_type: str = MERGE_PATCH,
-) -> ApiRequest:
-    return ApiRequest(
-        verb="patch",
-        resource=resource,
-        namespace=NAMESPACE if resource.is_namespaced else "",
-        name=name,
-        subresource=subresource,
-        body=body,
-        content_type=content_type,
-        user=PERSON,
-    )
+    return create(resource, {**body, "metadata": {"name": GROUP}, "spec": spec}, NAMESPACE, PERSON)

@@ -33,8 +33,8 @@ from rollout_lab.demo.stage import NEXT, QUIT, DemoRun, Story
 from rollout_lab.drains import Draining
 from rollout_lab.flux import label_owner
 from rollout_lab.model.fields import child, children, condition_of, name_of, number, text
-from rollout_lab.model.request import ApiRequest
-from rollout_lab.releases import gate, group_check, list_release, patch
+from rollout_lab.model.request import ApiRequest, patch
+from rollout_lab.releases import gate, group_check, list_release
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_lab.trace.lines import LOUD, explain_pod
 from rollout_operator.aio.tasks import TaskStack
@@ -187,7 +187,7 @@ async def _release(stage: DemoRun) -> None:
     await stage.publish(GROUP, GOOD)
     await stage.until("a release that is held", lambda: _is_held(stage))
     await stage.rest(READ)
-    opened = patch(ROLLOUT_GATES, _GATE, NAMESPACE, {"spec": {"passing": True}}, PERSON)
+    opened = patch(ROLLOUT_GATES, _GATE, {"spec": {"passing": True}}, NAMESPACE, PERSON)
     await stage.act("open the gate freeze", opened)
     await stage.until("a release that has proven itself", lambda: _is_deployed(stage, GOOD))
 

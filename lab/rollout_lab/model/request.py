@@ -55,6 +55,37 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
         return options.get("dryRun") == ["All"]
 
 
+def create(
+    resource: Resource, body: JsonObject, namespace: str = "", user: str = "client"
+) -> ApiRequest:
+    """Return the request that creates an object, in a namespace where its kind has any."""
+    place = namespace if resource.is_namespaced else ""
+    return ApiRequest(verb="create", resource=resource, namespace=place, body=body, user=user)
+
+
+def patch(
+    resource: Resource,
+    name: str,
+    body: JsonObject,
+    namespace: str = "",
+    user: str = "client",
+    *,
+    subresource: str = "",
+    kind: str = MERGE_PATCH,
+) -> ApiRequest:
+    """Return the request that changes an object, or a subresource of it."""
+    return ApiRequest(
+        verb="patch",
+        resource=resource,
+        namespace=namespace if resource.is_namespaced else "",
+        name=name,
+        subresource=subresource,
+        body=body,
+        content_type=kind,
+        user=user,
+    )
+
+
 class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back: an object, a list, or a `Status` for a refusal."""
 

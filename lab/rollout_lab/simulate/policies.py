@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_lab.model.fields import child, name_of, namespace_of, number, timestamp
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.model.request import ApiRequest, patch
 from rollout_lab.simulate.copies import ObjectsCopy
 from rollout_operator.cli.dumps import HINT, BadDump, is_of
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
@@ -131,13 +131,7 @@ _OF_UPDATE: Final = ("maxUnavailable", "intervalSeconds", "podOrder", "azTopolog
 def render_edit(edit: PolicyEdit) -> ApiRequest:
     fields: JsonObject = {edit.field: edit.value}
     spec: JsonObject = {"rollingUpdate": fields} if edit.field in _OF_UPDATE else fields
-    return ApiRequest(
-        verb="patch",
-        resource=MULTI_AZ_ROLLOUTS,
-        name=edit.policy,
-        body={"spec": spec},
-        content_type=MERGE_PATCH,
-    )
+    return patch(MULTI_AZ_ROLLOUTS, edit.policy, {"spec": spec})
 
 
 def is_policy(obj: JsonObject) -> bool:

@@ -21,11 +21,12 @@ from rollout_lab.drains import EVICTION, Draining, evict
 from rollout_lab.model.fields import child, children, is_terminating, name_of, text, uid_of
 from rollout_lab.model.history import Called, Commit, History, Record, Reviewed
 from rollout_lab.model.request import (
-    MERGE_PATCH,
     STRATEGIC_PATCH,
     ApiAnswer,
     ApiRequest,
     NotModelled,
+    create,
+    patch,
 )
 from rollout_lab.nodes.kubelet import SCHEDULER
 from rollout_lab.nodes.pods import is_cordoned, node_of
@@ -171,16 +172,16 @@ class People:
                     self._change_image(zone, image) for zone in self.names.expand(zones)
                 )
             case ScaleChange(zone=zone, replicas=replicas):
-                request = _patch(zone, {"spec": {"replicas": replicas}}, subresource="scale")
-                if zone not in self.names.zones:
-                    request = replace(request, resource=REPLICA_TEMPLATES)
-                return await self._send([request])
+                resource = STATEFULSETS if zone in self.names.zones else REPLICA_TEMPLATES
+                count: JsonObject = {"spec": {"replicas": replicas}}
+                return await self._send([patch(resource, zone, count, subresource="scale")])
             case Pause(zone=zone, is_paused=is_paused) if self.names.is_policy(zone):
                 return await self._send([render_edit(PolicyEdit(zone, "paused", is_paused))])
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
                 body: JsonObject = {"metadata": {"annotations": annotations}}
-                return await self._send(_patch(name, body) for name in self.names.expand([zone]))
+                zones = self.names.expand([zone])
+                return await self._send(patch(STATEFULSETS, name, body) for name in zones)
             case PolicyEdit() as edit:
                 return await self._send([render_edit(edit)])
             case DeletePod(pod=pod):
@@ -237,7 +238,7 @@ class People:
         # What crashed did so with another image.
         head = {"annotations": {CHANGE_MARK: None}}
         body: JsonObject = {"spec": {"template": {"metadata": head, "spec": spec}}}
-        return _patch(zone, body, content_type=STRATEGIC_PATCH)
+        return patch(STATEFULSETS, zone, body, kind=STRATEGIC_PATCH)
 
     def _disturb(self, pod: str, *, is_well: bool) -> None:
         cluster = self.sandbox.cluster
@@ -257,20 +258,7 @@ class People:
 def _mark(zone: str, mark: str) -> ApiRequest:
     """Return the request that makes a new revision, as `kubectl rollout restart` does."""
     head = {"annotations": {CHANGE_MARK: mark}}
-    return _patch(zone, {"spec": {"template": {"metadata": head}}})
-
-
-def _patch(
-    zone: str, body: JsonObject, *, subresource: str = "", content_type: str = MERGE_PATCH
-) -> ApiRequest:
-    return ApiRequest(
-        verb="patch",
-        resource=STATEFULSETS,
-        name=zone,
-        subresource=subresource,
-        body=body,
-        content_type=content_type,
-    )
+    return patch(STATEFULSETS, zone, {"spec": {"template": {"metadata": head}}})
 
 
 OPERATOR: Final = "operator"
@@ -449,8 +437,7 @@ class _Run:
         """Register those of the operator's webhooks of which the input does not tell."""
         for body in self._dump.list_untold_hooks() if self._settings.webhooks else ():
             [resource] = [kind for kind in WEBHOOKS if kind.kind == body["kind"]]
-            request = ApiRequest(verb="create", resource=resource, body=body, user=RESTORER)
-            await self._sandbox.call(request)
+            await self._sandbox.call(create(resource, body, user=RESTORER))
 
     async def _keep_waiting(self) -> None:
         """Let pods wait on for what they wait for: a kubelet takes up all that wait, as new pods.
