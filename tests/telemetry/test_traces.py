@@ -16,15 +16,16 @@ from rollout_operator.model.names import GroupName, NotFound
 from rollout_operator.model.outcome import Code, Plan, Reason, Verdict
 from rollout_operator.model.scaling import Review, Unusable, Version
 from rollout_operator.telemetry.metrics import GroupStates, Metrics
-from rollout_operator.telemetry.spans import get_trace_keys, tracing
+from rollout_operator.telemetry.spans import NO_SPAN, SpanRole, get_trace_keys, trace_keys, tracing
 from rollout_operator.telemetry.traces import LONGEST_TEXT, QUIET, RarelyLogged
 from rollout_operator.telemetry.tracing import traced
 from rollout_operator.web.dispatch import Deadline, Reviewer
 from tests.fakes_clock import FakeClock
 from tests.kube.client_bench import POD, open_bench
 from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.pods.conftest import LONG, opened
+from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import PodServers, status
-from tests.pods.stage import LONG, opened
 from tests.recorded_spans import RecordedTraces, recorded
 from tests.trace_collector import open_collector
 from tests.web.webhook_world import PATH, ScriptedHook
@@ -112,10 +113,15 @@ def test_a_long_text_is_cut() -> None:
 
 
 async def test_a_request_to_the_api_server_is_a_span_inside() -> None:
+    """DEP-71: only that of a reconcile; watches and the Lease would be most of what is sent."""
     async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD, reply({}), refuse(404, "NotFound", "gone"))
+        server.on("GET", POD, reply({}), reply({}), refuse(404, "NotFound", "gone"))
+        with recorded() as traces:
+            await bench.client().fetch(PODS, "prod", "a-0")
+        assert (traces.names(), list_examples(bench.metrics, API)) == ([], [])
         with recorded() as traces, tracing.spans.begin("reconcile"):
             await bench.client().fetch(PODS, "prod", "a-0")
+        assert list_examples(bench.metrics, API) == [name_id(traces, "get pods")]
         assert traces.is_within("get pods", "reconcile")
         assert traces.find("get pods").kind is SpanKind.CLIENT
         assert traces.attributes("get pods") == {
@@ -129,17 +135,8 @@ async def test_a_request_to_the_api_server_is_a_span_inside() -> None:
     assert all("traceparent" not in request.headers for request in server.requests)
 
 
-async def test_a_request_outside_of_a_reconcile_is_not_traced() -> None:
-    """Watches and the Lease would be most of what is sent."""
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD, reply({}))
-        with recorded() as traces:
-            await bench.client().fetch(PODS, "prod", "a-0")
-    assert traces.names() == []
-
-
 async def test_what_a_reconcile_left_running_is_not_traced() -> None:
-    """Such as the watch of an object that a zone mirrors: it would belong to it for ever."""
+    """DEP-71: such as the watch of an object that a zone mirrors, which it would hold for ever."""
     over = asyncio.Event()
     async with FakeApi() as server, open_bench(server) as bench:
         server.on("GET", POD, reply({}))
@@ -147,22 +144,26 @@ async def test_what_a_reconcile_left_running_is_not_traced() -> None:
         async def fetch_later() -> None:
             await over.wait()
             await bench.client().fetch(PODS, "prod", "a-0")
+            found.append(dict(get_trace_keys()))
 
+        found: list[dict[str, str]] = []
         with recorded() as traces:
             async with asyncio.TaskGroup() as tasks:
                 with tracing.spans.begin("reconcile"):
                     tasks.create_task(fetch_later())
+                    assert get_trace_keys()
                 over.set()
-    assert traces.names() == ["reconcile"]
+    assert (traces.names(), found) == (["reconcile"], [{}])
 
 
 async def test_a_call_to_a_pod_carries_its_trace() -> None:
-    """SEC-11: that and nothing else is added to the request."""
-    async with PodServers(status(200)) as pods, opened(LONG, Metrics()) as client:
+    """SEC-11, DEP-71: that and nothing else is added to the request; the metric names it."""
+    metrics = Metrics()
+    async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
         with recorded() as traces, tracing.spans.begin("review"):
-            pod = replace(pods.endpoint(4, path="a/b"), query="token=secret")
-            assert await client.prepare_all([pod]) == []
-        assert await client.prepare_all([pods.endpoint(4, path="a/b")]) == []
+            await confirm(client, replace(pods.endpoint(4, path="a/b"), query="token=secret"))
+        await confirm(client, pods.endpoint(4, path="a/b"))
+    assert list_examples(metrics, TO_PODS) == [name_id(traces, "call pod")]
     traced_lines, plain = (seen.head.decode().split("\r\n")[1:] for seen in pods.seen)
     context = traces.find("call pod").context
     assert context is not None
@@ -178,11 +179,18 @@ async def test_a_call_to_a_pod_carries_its_trace() -> None:
     }
 
 
-async def test_other_propagators_than_ours_send_no_header() -> None:
-    async with PodServers(status(200)) as pods, opened(LONG, Metrics()) as client:
+async def test_other_propagators_than_ours_send_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DEP-71: nor is what is not sampled an example, since its trace could not be opened."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    metrics = Metrics()
+    async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
         with recorded({"OTEL_PROPAGATORS": "none"}), tracing.spans.begin("review"):
-            assert await client.prepare_all([pods.endpoint(4)]) == []
-    assert b"traceparent" not in pods.seen[0].head
+            await confirm(client, pods.endpoint(4))
+        assert list_examples(metrics, TO_PODS) == []
+        monkeypatch.delenv("OTEL_TRACES_SAMPLER")
+        with recorded({"OTEL_PROPAGATORS": "none"}), tracing.spans.begin("review"):
+            await confirm(client, pods.endpoint(4))
+    assert not any(b"traceparent" in seen.head for seen in pods.seen)
 
 
 async def test_a_call_without_an_answer_is_a_failed_span() -> None:
@@ -190,7 +198,7 @@ async def test_a_call_without_an_answer_is_a_failed_span() -> None:
         endpoint = pods.endpoint(4)
     async with opened(LONG, Metrics()) as client:
         with recorded() as traces, tracing.spans.begin("review"):
-            [error] = await client.prepare_all([endpoint])
+            error = await fail(client, endpoint)
     span = traces.find("call pod")
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description == f"PodError: {error}"
@@ -210,61 +218,15 @@ def read(metrics: Metrics) -> dict[str, Metric]:
     return {family.name: family for family in families}
 
 
-def list_examples(metrics: Metrics, name: str) -> Iterator[str]:
-    for sample in read(metrics)[name].samples:
-        if sample.exemplar is not None:
-            yield sample.exemplar.labels["trace_id"]
+def list_examples(metrics: Metrics, name: str) -> list[str]:
+    found = (sample.exemplar for sample in read(metrics)[name].samples)
+    return [exemplar.labels["trace_id"] for exemplar in found if exemplar is not None]
 
 
 def name_id(traces: RecordedTraces, name: str) -> str:
     context = traces.find(name).context
     assert context is not None
     return format_trace_id(context.trace_id)
-
-
-async def test_dep71_a_request_to_the_api_server_names_its_trace() -> None:
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD, reply({}))
-        await bench.client().fetch(PODS, "prod", "a-0")
-        assert list(list_examples(bench.metrics, API)) == []
-        with recorded() as traces, tracing.spans.begin("reconcile"):
-            await bench.client().fetch(PODS, "prod", "a-0")
-    assert list(list_examples(bench.metrics, API)) == [name_id(traces, "get pods")]
-
-
-async def test_dep71_a_call_to_a_pod_names_its_trace() -> None:
-    metrics = Metrics()
-    async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
-        with recorded() as traces, tracing.spans.begin("review"):
-            assert await client.prepare_all([pods.endpoint(4)]) == []
-    assert list(list_examples(metrics, TO_PODS)) == [name_id(traces, "call pod")]
-
-
-async def test_dep71_what_is_not_sampled_is_no_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its trace could not be opened."""
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    metrics = Metrics()
-    async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
-        with recorded(), tracing.spans.begin("review"):
-            assert await client.prepare_all([pods.endpoint(4)]) == []
-    assert list(list_examples(metrics, TO_PODS)) == []
-
-
-async def test_dep71_nor_is_what_a_reconcile_left_running() -> None:
-    found: list[dict[str, str]] = []
-    over = asyncio.Event()
-
-    async def request_later() -> None:
-        await over.wait()
-        found.append(dict(get_trace_keys()))
-
-    with recorded():
-        async with asyncio.TaskGroup() as tasks:
-            with tracing.spans.begin("reconcile"):
-                tasks.create_task(request_later())
-                assert get_trace_keys()
-            over.set()
-    assert found == [{}]
 
 
 def test_dep71_all_metrics_are_valid_openmetrics() -> None:
@@ -280,6 +242,49 @@ def test_dep71_all_metrics_are_valid_openmetrics() -> None:
         if sample.name.endswith("_bucket")
     ]
     assert "1.0" in bounds
+
+
+# --- off, and around reconciles ----------------------------------------------------------------
+
+
+def test_off_every_span_is_the_same_and_keeps_nothing() -> None:
+    source = tracing.spans
+
+    with source.begin("review", SpanRole.SERVER) as span:
+        span.set_attributes({"a": 1})
+        span.record_reasons([Reason(code=Code.UP_TO_DATE, text="done")])
+        assert source.begin_within("call pod") is span
+
+    assert span is NO_SPAN
+    assert source.get_current() is NO_SPAN
+    assert (span.is_recorded, span.log_keys, source.make_headers()) == (False, {}, {})
+
+
+def test_off_an_error_passes() -> None:
+    with pytest.raises(KeyError), tracing.spans.begin("review"):
+        raise KeyError
+
+
+async def test_a_reconcile_is_a_span_with_its_key() -> None:
+    async def reconcile(key: object) -> str:
+        return f"did {key}"
+
+    with recorded() as traces:
+        assert await trace_keys("reconcile a", reconcile)("ingester") == "did ingester"
+        await trace_keys("reconcile b", reconcile)(("prod", "zone-a-0"))
+    assert traces.attributes("reconcile a") == {"key": "ingester"}
+    assert traces.attributes("reconcile b") == {"key": "prod/zone-a-0"}
+    assert await trace_keys("off", reconcile)("x") == "did x"
+
+
+async def test_a_reconcile_that_fails_is_a_failed_span() -> None:
+    async def reconcile(key: str) -> None:
+        raise ValueError(f"no {key}")
+
+    with recorded() as traces, pytest.raises(ValueError, match="no x"):
+        await trace_keys("reconcile", reconcile)("x")
+    status = traces.find("reconcile").status
+    assert (status.is_ok, status.description) == (False, "ValueError: no x")
 
 
 # --- sending -----------------------------------------------------------------------------------
