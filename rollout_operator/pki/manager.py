@@ -92,11 +92,11 @@ class CertificateController:
         self._material: KeyMaterial | None = None
         self._uid = ""
         self._assessed: tuple[KeyMaterial, BrokenCertificate | UsableCertificate] | None = None
-        self._leaf_name = ""
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._logged: tuple[CertificateStep, str] | None = None
         self._wait = CHECK_EVERY
+        self._failures = 0
         self._error: OperatorError | None = None
         self._left_alone = 0
         """How often in a row the Secret was left alone."""
@@ -117,37 +117,30 @@ class CertificateController:
         cause. A Secret that is not ours is read again until a person has fixed that.
         """
         begin = self._clock.elapsed()
-        failures = 0
         while True:
-            try:
-                await self.reconcile()
+            await self._attempt()
+            if self._material is not None:  # what was read can be served: `run` tries again
                 return
-            except OperatorError as error:
-                failures += 1
-                wait = CERTIFICATES.bound(failures)
-                if self._material is not None:  # what was read can be served: `run` tries again
-                    self._wait = wait
-                    self._report_failure(error)
-                    return
-                if isinstance(error, _LeftAlone):
-                    begin, failures, wait = self._clock.elapsed(), 0, CHECK_EVERY
-                elif self._clock.elapsed() - begin + wait > _START_LIMIT:
-                    text = f"{self._store}: no certificate to serve: {error}"
-                    raise ApiError(text, status=getattr(error, "status", 0)) from error
-                self._report_failure(error)
-            await self._clock.sleep(wait)
+            if isinstance(self._error, _LeftAlone):
+                begin, self._failures, self._wait = self._clock.elapsed(), 0, CHECK_EVERY
+            elif self._clock.elapsed() - begin + self._wait > _START_LIMIT:
+                text = f"{self._store}: no certificate to serve: {self._error}"
+                raise ApiError(text, status=getattr(self._error, "status", 0)) from self._error
+            await self._clock.sleep(self._wait)
 
     async def run(self) -> NoReturn:
-        failures = 0
         while True:
             await self._clock.sleep(self._wait)
-            try:
-                await self.reconcile()
-                failures = 0
-            except OperatorError as error:
-                failures += 1
-                self._wait = CERTIFICATES.bound(failures)
-                self._report_failure(error)
+            await self._attempt()
+
+    async def _attempt(self) -> None:
+        try:
+            await self.reconcile()
+            self._failures = 0
+        except OperatorError as error:
+            self._failures += 1
+            self._wait = CERTIFICATES.bound(self._failures)
+            self._report_failure(error)
 
     async def reconcile(self) -> None:
         """Bring Secret, served certificate and bundle in order. Raises ApiError and _LeftAlone."""
@@ -172,12 +165,11 @@ class CertificateController:
             decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
             self._report(decision)
             if isinstance(facts, UsableCertificate) and decision.may_serve:
-                # An old CA that has had its time is not published for a moment first.
-                is_over = decision.step is CertificateStep.DROP_OLD_CA
-                kept = (
-                    dataclasses.replace(stored.material, old_ca=b"") if is_over else stored.material
-                )
-                self._adopt(kept, facts)
+                material = stored.material
+                if decision.step is CertificateStep.DROP_OLD_CA:
+                    # It has had its time, and is not published for a moment first.
+                    material = dataclasses.replace(material, old_ca=b"")
+                self._adopt(material, facts)
                 self._uid = stored.uid
             if decision.step is CertificateStep.LEAVE:
                 raise _LeftAlone(f"{self._store}: {decision.reason}")
@@ -194,8 +186,7 @@ class CertificateController:
     def _read_marks(self, stored: Stored) -> Marks:
         return Marks(
             is_labelled=stored.is_labelled,
-            # What has a problem already is no key pair: there is no leaf.
-            leaf_name="" if stored.problem else self._leaf_name,
+            leaf_name=read_leaf_name(stored.material.cert),
             is_empty=stored.is_empty,
             is_known=bool(stored.uid) and stored.uid == self._uid,
             is_immutable=stored.is_immutable,
@@ -204,10 +195,9 @@ class CertificateController:
     def _read_stored(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
         if stored.problem:
             return BrokenCertificate(problem=stored.problem)
-        # Only what is new is read: at 20 s a reconcile, parsing the same again for years adds up.
+        # Only what is new is read: TLS takes five milliseconds to load a key pair.
         if self._assessed is None or self._assessed[0] != stored.material:
             self._assessed = (stored.material, self._read_new(stored.material))
-            self._leaf_name = read_leaf_name(stored.material.cert)
         facts = self._assessed[1]
         if isinstance(facts, BrokenCertificate):
             return facts
