@@ -23,9 +23,8 @@ from rollout_operator.web.dispatch import Deadline, Reviewer
 from tests.fakes_clock import FakeClock
 from tests.kube.client_bench import POD, open_bench
 from tests.kube.fake_api import FakeApi, refuse, reply
-from tests.pods.conftest import LONG, opened
-from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import PodServers, status
+from tests.pods.stage import LONG, opened
 from tests.recorded_spans import RecordedTraces, recorded
 from tests.trace_collector import open_collector
 from tests.web.webhook_world import PATH, ScriptedHook
@@ -161,8 +160,9 @@ async def test_a_call_to_a_pod_carries_its_trace() -> None:
     metrics = Metrics()
     async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
         with recorded() as traces, tracing.spans.begin("review"):
-            await confirm(client, replace(pods.endpoint(4, path="a/b"), query="token=secret"))
-        await confirm(client, pods.endpoint(4, path="a/b"))
+            pod = replace(pods.endpoint(4, path="a/b"), query="token=secret")
+            assert await client.prepare_all([pod]) == []
+        assert await client.prepare_all([pods.endpoint(4, path="a/b")]) == []
     assert list_examples(metrics, TO_PODS) == [name_id(traces, "call pod")]
     traced_lines, plain = (seen.head.decode().split("\r\n")[1:] for seen in pods.seen)
     context = traces.find("call pod").context
@@ -185,11 +185,11 @@ async def test_other_propagators_than_ours_send_no_header(monkeypatch: pytest.Mo
     metrics = Metrics()
     async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
         with recorded({"OTEL_PROPAGATORS": "none"}), tracing.spans.begin("review"):
-            await confirm(client, pods.endpoint(4))
+            assert await client.prepare_all([pods.endpoint(4)]) == []
         assert list_examples(metrics, TO_PODS) == []
         monkeypatch.delenv("OTEL_TRACES_SAMPLER")
         with recorded({"OTEL_PROPAGATORS": "none"}), tracing.spans.begin("review"):
-            await confirm(client, pods.endpoint(4))
+            assert await client.prepare_all([pods.endpoint(4)]) == []
     assert not any(b"traceparent" in seen.head for seen in pods.seen)
 
 
@@ -198,7 +198,7 @@ async def test_a_call_without_an_answer_is_a_failed_span() -> None:
         endpoint = pods.endpoint(4)
     async with opened(LONG, Metrics()) as client:
         with recorded() as traces, tracing.spans.begin("review"):
-            error = await fail(client, endpoint)
+            [error] = await client.prepare_all([endpoint])
     span = traces.find("call pod")
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description == f"PodError: {error}"
