@@ -16,40 +16,26 @@ from rollout_operator.cli.access import (
     GROUP_WORDS,
     POLICY_WORDS,
     SERVICE,
-    Named,
     be_quiet,
-    describe_miss,
     not_found,
     open_inspector,
 )
-from rollout_operator.cli.render import (
-    EMPTY_NAME,
-    Line,
-    OutputStream,
-    StatusLayout,
-    Style,
-    draw_checks,
-    draw_gate,
-    draw_group,
-    draw_policy,
-    draw_release,
-    draw_schedules,
-    read_output,
-    wrap_text,
-)
+from rollout_operator.cli.render import OutputStream, read_output
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
-from rollout_operator.model.description import Description, Explanation
+from rollout_operator.model.description import Explanation
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.objects import Group
 from rollout_operator.model.units import quote
 from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.cards import EMPTY_NAME, build_gate, list_cards
 from rollout_operator.planning.explain import (
     explain_driven_pod,
     explain_driven_set,
     explain_pod,
     explain_set,
 )
+from rollout_operator.planning.text import Line, StatusLayout, Style, draw_card, wrap_text
 
 
 class ExplainedKind(StrEnum):
@@ -161,47 +147,20 @@ async def draw_explanation(
 async def _draw_target(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
-    description, wide = seen.description, replace(layout, is_wide=True)
-    if target.kind is ExplainedKind.POLICY:
-        for policy in description.list_policies():
-            if policy.name == target.name:
-                return [*draw_policy(policy, description.now, wide)]
-        raise describe_miss([description], Named(policy=target.name))
-    if target.kind is ExplainedKind.GROUP:
-        for group in description.groups:
-            if group.name == target.name:
-                return [*draw_group(group, description.now, wide)]
-        raise describe_miss([description], Named(group=target.name))
-    if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
-        return _draw_of_releases(description, target, wide)
-    return await _draw_pods(seen, target, layout)
-
-
-def _draw_of_releases(
-    seen: Description, target: ExplainedObject, layout: StatusLayout
-) -> list[Line]:
-    """Return the lines about an object of releases. Raises InvalidInput for none."""
-    name, releases = target.name, seen.list_releases()
-    match target.kind:
-        case ExplainedKind.RELEASE:
-            drawn = {release.name: draw_release(release, seen.now, layout) for release in releases}
-        case ExplainedKind.GATE:
-            drawn = {
-                gate.name: draw_gate(release, gate, layout)
-                for release in releases
-                for gate in release.gates
-            }
-        case ExplainedKind.CHECK:
-            drawn = {check.name: draw_checks([check], layout) for check in seen.list_checks()}
-        case _:
-            drawn = {
-                schedule.name: draw_schedules([schedule], layout)
-                for schedule in seen.list_schedules()
-                if bool(schedule.namespace) is (target.kind is ExplainedKind.SCHEDULE)
-            }
-    if name in drawn:
-        return [*drawn[name]]
-    raise not_found(f"{target.kind}", name, f"namespace {seen.namespace}", [*drawn])
+    if target.kind in {None, ExplainedKind.POD, ExplainedKind.SET}:
+        return await _draw_pods(seen, target, layout)
+    description = seen.description
+    releases = description.list_releases()
+    gates = (build_gate(release, gate) for release in releases for gate in release.gates)
+    cards = [
+        card for card in (*list_cards(description), *gates) if card.kind.lower() == target.kind
+    ]
+    for card in cards:
+        if card.name == target.name:
+            return [*draw_card(card, description.now, replace(layout, is_wide=True))]
+    kind = "rollout group" if target.kind is ExplainedKind.GROUP else f"{target.kind}"
+    where, names = f"namespace {description.namespace}", [card.name for card in cards]
+    raise not_found(kind, target.name, where, names)
 
 
 async def _draw_pods(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:

@@ -21,17 +21,7 @@ from rollout_operator.cli.access import (
     open_inspector,
     read_named,
 )
-from rollout_operator.cli.render import (
-    BLANK,
-    EMPTY_NAME,
-    Line,
-    LiveFrame,
-    OutputStream,
-    StatusLayout,
-    Style,
-    draw_status,
-    read_output,
-)
+from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
@@ -42,15 +32,11 @@ from rollout_operator.config.grammar import (
     parse_mixed,
     refuse_other_choices,
 )
-from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
+from rollout_operator.model.description import Description, ZoneDescription
 from rollout_operator.model.names import ApiError, ExitCode
 from rollout_operator.operator.inspect import Inspection
-from rollout_operator.planning.text import (
-    render_health_check,
-    render_policy,
-    render_release,
-    render_schedule,
-)
+from rollout_operator.planning.cards import list_cards, render_card
+from rollout_operator.planning.text import BLANK, Line, StatusLayout, Style, draw_status
 from rollout_operator.planning.wording import format_json, one_line
 
 _FORMATS: Final = ("text", "wide", "json")
@@ -221,21 +207,10 @@ def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[
     """
     where = description.namespace
     facts: dict[str, str] = {}
-    for group in description.groups:
-        facts[f"{where} group {group.name}"] = render_group_line(group)
-        for zone in group.zones:
+    for card in list_cards(description):
+        facts[f"{where} {card.kind} {card.name}"] = render_card(card)
+        for zone in card.zones:
             facts[f"{where} zone {zone.name}"] = _render_zone(zone)
-    for policy in description.list_policies():
-        facts[f"{where} policy {policy.name}"] = render_policy(policy)
-    for release in description.list_releases():
-        facts[f"{where} release {release.name}"] = render_release(release)
-    for schedule in description.list_schedules():
-        facts[f"{where} {schedule.title}"] = render_schedule(schedule)
-    for check in description.list_checks():
-        facts[f"{where} health {check.title}"] = render_health_check(check)
-    for budget in description.budgets:
-        code = f" [{budget.waits[0].code}]" if budget.waits else ""
-        facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"
     if remarks:
         facts[f"{where} notes"] = "; ".join(remarks)
     return {about: one_line(text) for about, text in facts.items()}
@@ -245,14 +220,6 @@ def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
     """Yield the lines that are new or different, then those that are gone."""
     yield from (text for about, text in now.items() if before.get(about) != text)
     yield from (one_line(f"{about} is gone") for about in before if about not in now)
-
-
-def render_group_line(group: GroupDescription, kind: str = "group") -> str:
-    """Return a group, or an object of another kind that is described as a group, in one line."""
-    ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
-    code = "" if group.code is None else f" [{group.code}]"
-    name = group.name or EMPTY_NAME
-    return one_line(f"{kind} {name}: {group.phase}, {ready}: {group.headline}{code}")
 
 
 def _render_zone(zone: ZoneDescription) -> str:

@@ -25,8 +25,7 @@ from rollout_operator.cli.access import (
     open_inspector,
     read_named,
 )
-from rollout_operator.cli.render import EMPTY_NAME
-from rollout_operator.cli.status import list_changes, render_group_line
+from rollout_operator.cli.status import list_changes
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     DURATION,
@@ -48,10 +47,17 @@ from rollout_operator.model.names import ExitCode, GroupName, TooManyRequests, U
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.units import format_duration
 from rollout_operator.operator.inspect import Inspection, is_settled
+from rollout_operator.planning.cards import (
+    EMPTY_NAME,
+    GROUP_KIND,
+    POLICY_KIND,
+    build_group,
+    build_release,
+    render_card,
+)
 from rollout_operator.planning.describe_groups import list_worst_first
 from rollout_operator.planning.describe_policies import describe_driven, describe_idle
-from rollout_operator.planning.text import render_release
-from rollout_operator.planning.wording import join_names, one_line
+from rollout_operator.planning.wording import join_names
 from rollout_operator.releases.model.releases import BakeStatus
 
 
@@ -95,7 +101,6 @@ _EVERY: Final = timedelta(seconds=1)
 HELD_FOR: Final = timedelta(seconds=10)
 # A container that crashes is up, and its pod perhaps ready, for a moment after each restart.
 _CALM: Final = timedelta(minutes=2)
-_POLICY: Final = "MultiAZRollout"
 # Pods that start or terminate need only time.
 _STUCK: Final = frozenset({PodState.NOT_READY, PodState.MISSING, PodState.UNREADABLE})
 
@@ -323,14 +328,14 @@ def _list_policies(seen: Inspection, goal: Goal, only: str) -> Iterator[Awaited]
         if policy.name != only if only else is_new:
             continue
         if own is None or is_disobeyed:
-            yield _await_group(describe_idle(policy, now), goal, _POLICY)
+            yield _await_group(describe_idle(policy, now), goal, POLICY_KIND)
         else:
             group = describe_driven(own.group, own.plan, now)
-            yield _await_group(group, goal, _POLICY, is_settled=is_settled(own.group))
+            yield _await_group(group, goal, POLICY_KIND, is_settled=is_settled(own.group))
 
 
 def _await_group(
-    group: GroupDescription, goal: Goal, kind: str = "group", *, is_settled: bool = True
+    group: GroupDescription, goal: Goal, kind: str = GROUP_KIND, *, is_settled: bool = True
 ) -> Awaited:
     """Return a group, or a MultiAZRollout that is described as a group.
 
@@ -339,13 +344,13 @@ def _await_group(
     zones = group.zones
     down = [f"{pod.name}: {pod.why}" for zone in zones for pod in zone.pods if pod.state in _STUCK]
     # A policy has a progress deadline of its own.
-    has_deadline = kind == _POLICY or bool(group.policy)
+    has_deadline = kind == POLICY_KIND or bool(group.policy)
     is_whole = bool(zones) and all(zone.ready >= zone.desired for zone in zones)
     is_reached = is_whole if goal is Goal.WHOLE else group.phase is Phase.ROLLED_OUT
     wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in zones)
     return Awaited(
         title=f"{kind} {group.name or EMPTY_NAME}",
-        line=render_group_line(group, kind),
+        line=render_card(build_group(group, kind)),
         is_reached=is_settled and is_reached,
         is_held=group.phase is Phase.HELD,
         stuck="" if has_deadline else join_names(down),
@@ -363,7 +368,7 @@ def await_release(release: ReleaseDescription, tag: str = "") -> Awaited:
         is_reached = release.phase is ReleasePhase.DEPLOYED and is_last
     return Awaited(
         title=f"Rollout {release.name}",
-        line=one_line(render_release(release)),
+        line=render_card(build_release(release)),
         is_reached=is_reached,
         is_held=release.phase in {ReleasePhase.HELD, ReleasePhase.FAILED},
     )

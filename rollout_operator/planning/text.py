@@ -1,144 +1,182 @@
-"""Descriptions as plain text for `curl`, pipes and terminals.
+"""Cards as lines of styled text in columns, for terminals, pipes and `curl`.
 
-One line says one thing. What a tenant wrote is escaped and cut, so that it cannot control a
-terminal.
+Layout only: the sentences are those of `planning.cards`. The drawing functions are pure: the same
+description gives the same lines.
 """
 
+import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from rollout_operator.model.description import (
-    BatchDescription,
-    BudgetDescription,
-    DeploymentDescription,
+    ELECTION_PART,
     Description,
-    GateDescription,
-    GroupDescription,
-    HealthCheckDescription,
     NamespaceDescription,
     OperatorDescription,
-    PolicyDescription,
-    PolicySetDescription,
-    ReleaseDescription,
-    ScheduleDescription,
-    SelectedCheckDescription,
-    TargetDescription,
-    Waiting,
+    PodDescription,
+    PodState,
+    PolicyZoneDescription,
     ZoneDescription,
 )
-from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.units import check_time
-from rollout_operator.planning.describe_groups import list_worst_first, list_worst_releases
-from rollout_operator.planning.describe_policies import has_stalled, list_worst_policies
-from rollout_operator.planning.wording import count, join_names, one_line
+from rollout_operator.planning.cards import (
+    Card,
+    Form,
+    Item,
+    Moment,
+    Tone,
+    list_cards,
+    render_progress,
+)
+from rollout_operator.planning.wording import count, one_line, printable, render_time
+
+_LABEL_WIDTH: Final = 8
+_LONGEST_NAME: Final = 40
+_LONGEST_POLICY_NAME: Final = 24
+# A row of pods is never narrower than this.
+_LEAST_PODS: Final = 8
+# Of a zone that is down as a whole a person reads no more.
+_MOST_UNREADY: Final = 20
+_COMPUTED: Final = "this is computed from the objects"
+# Columns of numbers are aligned at the right.
+_WIDTHS: Final = {"READY": 7, "UPDATED": 7}
 
 
-def render_time(time: datetime) -> str:
-    """Return a time such as `2026-01-02T03:04:05Z`."""
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+class Style(StrEnum):
+    """Graphic renditions; the eight colours that every terminal has."""
+
+    PLAIN = ""
+    BOLD = "1"
+    FAINT = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    MAGENTA = "35"
 
 
-def choose_fit(time: datetime | None) -> datetime | None:
-    """Return a time in UTC, None where it is out of range."""
-    try:
-        return None if time is None else check_time(time).astimezone(UTC)
-    except InvalidInput:
-        return None
+Span: TypeAlias = tuple[str, Style]
+Line: TypeAlias = tuple[Span, ...]
+BLANK: Final[Line] = ()
+
+_TONES: Final = {
+    Tone.DONE: Style.GREEN,
+    Tone.MOVING: Style.YELLOW,
+    Tone.SCALING: Style.YELLOW,
+    Tone.WAITING: Style.YELLOW,
+    Tone.HELD: Style.RED,
+}
 
 
-def add_span(time: datetime | None, span: timedelta | None) -> datetime | None:
-    """Return the sum, None without either or out of range."""
-    try:
-        return None if time is None or span is None else choose_fit(time + span)
-    except OverflowError:
-        return None
+class _Symbol(NamedTuple):
+    """One character for the state of a pod."""
+
+    mark: str
+    meaning: str
+    style: Style
 
 
-def render_release(release: ReleaseDescription) -> str:
-    """Return one line, which changes only when something happens."""
-    reason = f" [{release.reason}]" if release.reason else ""
-    return (
-        f"Rollout {release.title}: {release.phase}, {render_versions(release)}:"
-        f" {release.headline}{reason}"
-    )
+_UPDATED: Final = _Symbol("#", "updated, ready", Style.GREEN)
+_OUTDATED: Final = _Symbol("o", "outdated, ready", Style.PLAIN)
+_SYMBOLS: Final = {
+    PodState.STARTING: _Symbol("~", "starting", Style.YELLOW),
+    PodState.NOT_READY: _Symbol("!", "not ready", Style.MAGENTA),
+    PodState.GOING: _Symbol("x", "going", Style.RED),
+    PodState.MISSING: _Symbol(".", "missing", Style.RED),
+    PodState.UNREADABLE: _Symbol("?", "unreadable", Style.MAGENTA),
+}
 
 
-def render_versions(release: ReleaseDescription) -> str:
-    pinned = f", pinned to {release.wanted}" if release.wanted else ""
-    then = f", then {release.next}" if release.next else ""
-    return f"{release.tag or 'nothing'} deployed{then}{pinned}"
+class StatusLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is shown, and in how many columns."""
+
+    width: int
+    is_wide: bool = False
+    """Show revisions, limits and each pod that is not ready as well."""
+    is_terse: bool = False
+    """For a terminal with few rows: show objects that are done in one line."""
+    is_dated: bool = False
+    """Show times as dates: what is written down stays true."""
 
 
-def render_gate(gate: GateDescription) -> str:
-    kept = f", kept by {gate.schedule}" if gate.schedule else ""
-    kept += f": {gate.schedule_problem}" if gate.schedule_problem else ""
-    opens = f", opens at {render_time(gate.opens)}" if gate.opens is not None else ""
-    allowed = "" if gate.allowed is None else f", allows {join_names(gate.allowed) or 'none'}"
-    return f"{gate.name}: {gate.text}{allowed}{kept}{opens}"
-
-
-def render_check(check: SelectedCheckDescription) -> str:
-    text = f": {check.text}" if check.text else ""
-    return f"{check.name} is {check.status or 'not evaluated yet'}{text}"
-
-
-def render_target(target: TargetDescription) -> str:
-    variable = f" ({target.variable})" if target.variable else ""
-    waiting = f", {target.waiting_for}" if target.waiting_for else ""
-    return f"{target.kind} {target.name}{variable} has {target.tag or 'no tag'}{waiting}"
-
-
-def render_deployment(deployment: DeploymentDescription) -> str:
-    began = "" if deployment.began is None else f" at {render_time(deployment.began)}"
-    message = f", {deployment.message}" if deployment.message else ""
-    by = f" by {deployment.by}" if deployment.by else ""
-    status = f" {deployment.status}" if deployment.status else ""
-    return f"{deployment.tag}{status}{began}{by}{message}"
-
-
-def render_schedule(schedule: ScheduleDescription) -> str:
-    reason = "" if schedule.reason == "GatesInSync" else f" [{schedule.reason}]"
-    return f"{schedule.title}: {schedule.text}{reason if schedule.reason else ''}"
-
-
-def render_health_check(check: HealthCheckDescription) -> str:
-    text = f": {check.text}" if check.text else ""
-    return f"HealthCheck {check.title}: {check.status or 'not evaluated yet'}{text}"
-
-
-def list_release(release: ReleaseDescription) -> Iterator[str]:
-    yield render_release(release)
-    first, *others = release.waits or [None]
-    if first is not None and first.remedy:
-        yield f"  {first.remedy}"
-    for wait in others:
-        if wait is not None:
-            yield f"  also: {wait.text} [{wait.reason}]"
-            yield from ([f"    {wait.remedy}"] if wait.remedy else [])
-    yield from (f"  requested: {request}" for request in release.requests)
-    yield from (f"  gate {render_gate(gate)}" for gate in release.gates)
-    yield from (f"  health {render_check(check)}" for check in release.checks)
-    yield from _list_bake(release)
-    yield from (f"  {render_target(target)}" for target in release.targets)
-    yield from (f"  was: {render_deployment(deployment)}" for deployment in release.history)
-
-
-def _list_bake(release: ReleaseDescription) -> Iterator[str]:
-    if release.bake_ends is not None:
-        yield f"  bakes until {render_time(release.bake_ends)}"
-    if release.deadline is not None:
-        yield f"  the bake has to start by {render_time(release.deadline)}"
-    for deployment in release.history[:1]:
-        yield from (f"  failed: {text}" for text in deployment.failed_checks)
+PLAIN_TEXT: Final = StatusLayout(width=100_000, is_wide=True, is_dated=True)
+"""For `curl` and files: whole sentences."""
 
 
 def render_description(description: Description) -> Iterator[str]:
-    """Yield the lines, without line feeds."""
-    return map(one_line, _list_lines(description))
+    """Yield a description as plain text, without line feeds."""
+    for line in draw_status(description, (), PLAIN_TEXT):
+        yield render_line(line, PLAIN_TEXT.width, is_coloured=False).rstrip()
 
 
-def render_group(group: GroupDescription) -> Iterator[str]:
-    return map(one_line, _list_group(group))
+def draw_status(
+    description: Description, remarks: Sequence[str], layout: StatusLayout
+) -> Iterator[Line]:
+    """Yield the lines about one namespace; `remarks` say what could not be read."""
+    yield _title(description)
+    yield from _draw_operator(description.operator, remarks, layout)
+    for namespace in description.namespaces:
+        yield from wrap_text(render_namespace(namespace), layout)
+    for card in list_cards(description):
+        if layout.is_wide or not card.is_detail:
+            yield BLANK
+            yield from draw_card(card, description.now, layout)
+    if not layout.is_terse:
+        yield from _draw_legend([zone for group in description.groups for zone in group.zones])
+
+
+def draw_card(card: Card, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    """Yield the lines about a group, a policy or a release."""
+    yield from _draw_head(card, now, layout)
+    if layout.is_terse and card.tone is Tone.DONE:
+        return
+    headline = card.headline._replace(remedy="") if layout.is_terse else card.headline
+    yield from _draw_item(headline, now, layout)
+    yield from _draw_zones(card.zones, now, layout)
+    yield from _draw_policy_zones(card.policy_zones, layout)
+    if layout.is_terse:
+        return
+    for fact in card.facts:
+        for item in fact.items:
+            yield from _draw_item(item, now, layout)
+
+
+def render_line(line: Line, width: int, *, is_coloured: bool) -> str:
+    """Return a line as text, cut to `width` columns, with the escapes of tenants made harmless."""
+    parts = []
+    for text, style in line:
+        shown = printable(text)[:width]
+        width -= len(shown)
+        is_styled = is_coloured and style and shown
+        parts.append(f"\x1b[{style}m{shown}\x1b[0m" if is_styled else shown)
+    return "".join(parts)
+
+
+def render_age(span: timedelta) -> str:
+    """Return a span as people say it: `42s`, `3m12s`, `2h5m`, `4d3h`."""
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit, below, lower in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}{seconds % size // below}{lower}"
+    return f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
+
+
+def wrap_text(
+    text: str, layout: StatusLayout, *, indent: int = 0, style: Style = Style.PLAIN
+) -> Iterator[Line]:
+    """Yield the lines of a text, at least one."""
+    pad = " " * indent
+    lines = textwrap.wrap(
+        one_line(text),
+        max(layout.width - 1, 20),
+        initial_indent=pad,
+        subsequent_indent=pad,
+        break_on_hyphens=False,
+    )
+    for line in lines or [pad]:
+        yield ((line, style),)
 
 
 def render_namespace(namespace: NamespaceDescription) -> str:
@@ -147,156 +185,232 @@ def render_namespace(namespace: NamespaceDescription) -> str:
     return f"namespace {namespace.name}: not ready: {'; '.join(namespace.missing)}"
 
 
-def render_policy(policy: PolicyDescription) -> str:
-    """Return one line, which changes only when something happens."""
-    numbers = ""
-    if policy.desired or policy.zones:
-        total = policy.desired
-        numbers = f", {policy.ready} of {total} ready, {policy.updated} of {total} updated"
-    code = f" [{policy.code}]" if policy.code is not None else ""
-    phase = (policy.phase or "not decided") + (", stalled" if has_stalled(policy) else "")
-    head = f"MultiAZRollout {policy.title}: {phase}{numbers}"
-    return f"{head}: {policy.headline}{code}"
-
-
-def render_policy_set(sts: PolicySetDescription) -> str:
-    numbers = f"{sts.updated} of {sts.desired} updated, {sts.unavailable} unavailable"
-    return f"{sts.name}: {numbers}, zone by {sts.source}"
-
-
-def render_batch(batch: BatchDescription) -> str:
-    state = "open"
-    if batch.completed is not None:
-        state = f"complete at {render_time(batch.completed)}"
-    elif batch.began is not None:
-        state = f"open since {render_time(batch.began)}"
-    return f"batch {batch.number} in {batch.zone}: {join_names(batch.pods)}, {state}"
-
-
-def _list_lines(description: Description) -> Iterator[str]:
-    if description.operator is not None:
-        yield from _list_operator(description.operator)
-    yield from map(render_namespace, description.namespaces)
-    yield count(len(description.groups), "rollout group")
-    for group in list_worst_first(description.groups):
-        yield ""
-        yield from _list_group(group)
-    for policy in list_worst_policies(description.list_policies()):
-        yield ""
-        yield from _list_policy(policy)
-    yield from _list_releases(description)
-    for budget in description.budgets:
-        yield ""
-        yield from _list_budget(budget)
-
-
-def _list_releases(description: Description) -> Iterator[str]:
-    for release in list_worst_releases(description.list_releases()):
-        yield ""
-        yield from list_release(release)
-    for title, lines in (
-        ("schedules of releases", map(render_schedule, description.list_schedules())),
-        ("health of releases", map(render_health_check, description.list_checks())),
-    ):
-        shown = [f"  {line}" for line in lines]
-        yield from ["", f"{title}:", *shown] if shown else []
-
-
-def _list_operator(operator: OperatorDescription) -> Iterator[str]:
-    yield f"rollout-operator {operator.version}"
-    state = "ready" if operator.is_ready else "not ready"
-    yield state if operator.is_acting else f"{state}, does not act"
-    yield from (f"  {line}" for line in (*operator.missing, *operator.parts))
-
-
-def _list_group(group: GroupDescription) -> Iterator[str]:
-    yield f'group "{group.title}": {group.phase}'
-    yield f"  {group.headline}{f' [{group.code}]' if group.code is not None else ''}"
-    is_shown = _is_headline(group)
-    if is_shown and group.waits[0].remedy:
-        yield f"    {group.waits[0].remedy}"
-    since = "" if group.since is None else f", in this state since {render_time(group.since)}"
-    yield f"  looked at {render_time(group.looked)}{since}"
-    yield from _list_pace(group)
-    width = max((len(zone.name) for zone in group.zones), default=0)
-    yield from (f"  {_render_zone(zone, width)}" for zone in group.zones)
-    yield from _list_steps(group)
-    yield from _list_waits("waits", group.waits[is_shown:])
-    yield from _list_waits("odd", group.problems)
-
-
-def _list_pace(group: GroupDescription) -> Iterator[str]:
-    if group.began is None:
-        return
-    end = group.expected_end
-    until = "" if end is None else f", expected to end at {render_time(end)}"
-    done = f"{group.updated} of {group.desired} pods updated"
-    yield f"  began at {render_time(group.began)}, {done}{until}"
-
-
-def _render_zone(zone: ZoneDescription, width: int) -> str:
-    words = [
-        f"{zone.ready} of {zone.desired} ready",
-        f"{zone.updated} of {zone.desired} updated",
-        *(["in progress"] if zone.is_busy else []),
-        *(["paused"] if zone.is_paused else []),
+def _draw_head(card: Card, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    """Yield a title with its numbers, in a second line where they do not fit: no tag is cut."""
+    head: Line = ((one_line(card.heading), Style.BOLD), ("  ", Style.PLAIN))
+    head += ((one_line(card.phase), _TONES[card.tone]),)
+    parts = [] if card.progress is None else render_progress(card.progress)
+    if card.since is not None:
+        parts.append(_render_moment(Moment(card.since, Form.FOR), now, layout))
+    parts += [
+        _render_text(figure, now, layout)
+        for figure in card.figures
+        if layout.is_wide or not figure.is_detail
     ]
-    return f"{zone.name:{width}}  {', '.join(words)}"
+    if layout.is_dated and card.looked is not None:
+        parts.append(f"looked at {render_time(card.looked)}")
+    numbers = one_line("".join(f"  {part}" for part in parts))
+    if _measure(head) + len(numbers) <= layout.width:
+        yield (*head, (numbers, Style.PLAIN))
+    else:
+        yield head
+        yield from wrap_text(numbers.strip(), layout, indent=2)
 
 
-def _list_steps(group: GroupDescription) -> Iterator[str]:
-    now = [step for step in group.steps if not step.is_waiting]
-    later = [step for step in group.steps if step.is_waiting]
-    since = group.underway_since
-    first = "goes now:"
-    if since is not None:
-        first = f"underway since {render_time(since)}, not done yet:"
-    elif [step.text for step in now] == [group.headline]:
-        now = []  # the headline has said it
-    for title, steps in ((first, now), ("goes next:", later)):
-        if steps:
-            yield f"  {title}"
-        yield from (f"    {step.code}: {step.text}" for step in steps)
+def _draw_item(item: Item, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    text = _render_text(item, now, layout)
+    if not text or (item.is_detail and not layout.is_wide):
+        return
+    if item.label:
+        yield from _draw_labelled(item.label, text, layout)
+    else:
+        style = Style.FAINT if item.is_detail else Style.PLAIN
+        yield from wrap_text(text, layout, indent=2, style=style)
+    if item.remedy:
+        indent = _LABEL_WIDTH + 2 if item.label else 4
+        yield from wrap_text(item.remedy, layout, indent=indent, style=Style.FAINT)
 
 
-def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
-    if waits:
-        yield f"  {title}:"
-    for wait in waits:
-        yield f"    {wait.code}: {wait.text}"
-        if wait.remedy:
-            yield f"      {wait.remedy}"
+def _draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line]:
+    first, *more = wrap_text(text, layout, indent=_LABEL_WIDTH)
+    [(shown, style)] = first
+    yield ((f"  {label:{_LABEL_WIDTH - 2}}", Style.BOLD), (shown[_LABEL_WIDTH:], style))
+    yield from more
 
 
-def _list_policy(policy: PolicyDescription) -> Iterator[str]:
-    yield render_policy(policy)
-    is_shown = _is_headline(policy)
-    if is_shown and policy.waits[0].remedy:
-        yield f"  {policy.waits[0].remedy}"
-    for zone in policy.zones:
-        yield f"  {zone.order}. {zone.name}: {zone.state}"
-        yield from (f"    {render_policy_set(sts)}" for sts in zone.sets)
-    if policy.batch is not None:
-        yield f"  {render_batch(policy.batch)}"
-    if policy.next_batch is not None:
-        yield f"  next batch at {render_time(policy.next_batch)}"
-    if policy.unknown_zones:
-        yield f"  no StatefulSet is in {join_names(policy.unknown_zones)}, of azOrder"
-    if policy.groups:
-        yield f"  replaces the pods of {join_names(policy.groups)}"
-    yield from _list_waits("waits", policy.waits[is_shown:])
+def _render_text(item: Item, now: datetime, layout: StatusLayout) -> str:
+    words = [
+        span if isinstance(span, str)
+        else _render_moment(span, now, layout) if isinstance(span, Moment)
+        else span.text
+        for span in item.text
+    ]  # fmt: skip
+    code = "" if item.reference is None else f" [{item.reference.code}]"
+    return f"{''.join(words)}{code}"
 
 
-def _is_headline(described: GroupDescription | PolicyDescription) -> bool:
-    """Return whether the first wait is the headline, and needs no line of its own."""
-    headline = (described.code, described.headline)
-    return bool(described.waits) and (described.waits[0].code, described.waits[0].text) == headline
+def _render_moment(moment: Moment, now: datetime, layout: StatusLayout) -> str:
+    time, form = moment
+    if form is Form.SINCE or (form is Form.FOR and layout.is_dated):
+        return f"since {render_time(time)}"
+    if form is Form.AT or layout.is_dated:
+        return f"at {render_time(time)}"
+    if form is Form.FOR:
+        return f"for {render_age(now - time)}"
+    return f"in {render_age(time - now)}" if time > now else "due now"
 
 
-def _list_budget(budget: BudgetDescription) -> Iterator[str]:
-    first = budget.waits[0] if budget.waits else None
-    code = "" if first is None else f" [{first.code}]"
-    yield f'budget "{budget.title}": {budget.text}{code}'
-    if first is not None and first.remedy:
-        yield f"  {first.remedy}"
-    yield from _list_waits("waits", budget.waits[1:])
+def _title(description: Description) -> Line:
+    numbers = (
+        (len(description.groups), "rollout group"),
+        (len(description.list_policies()), "MultiAZRollout"),
+        (len(description.list_releases()), "Rollout"),
+    )
+    kinds = [count(number, noun) for number, noun in numbers if number]
+    return (
+        (f"namespace {one_line(description.namespace)}", Style.BOLD),
+        (f"  {', '.join(kinds) or '0 rollout groups'}", Style.PLAIN),
+    )
+
+
+def _draw_operator(
+    operator: OperatorDescription | None, remarks: Sequence[str], layout: StatusLayout
+) -> Iterator[Line]:
+    if operator is not None:
+        state = "ready" if operator.is_ready else "not ready"
+        acts = "acts" if operator.is_acting else "does not act"
+        yield ((f"operator {one_line(operator.version)}: {state}, {acts}", Style.PLAIN),)
+        for text in (*operator.missing, *_choose_parts(operator, layout)):
+            yield from wrap_text(text, layout, indent=2)
+    for remark in remarks:
+        yield from wrap_text(remark, layout, style=Style.YELLOW)
+    if operator is None or not operator.is_acting:
+        yield ((_COMPUTED, Style.FAINT),)
+
+
+def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequence[str]:
+    """Return the parts to print; if this operator does not act, at least which one does."""
+    if layout.is_wide:
+        return operator.parts
+    if operator.is_acting:
+        return ()
+    return [report.line for report in operator.reports if report.name == ELECTION_PART]
+
+
+def _draw_table(titles: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Line]:
+    """Yield the head of a table, then its rows."""
+    widths = [
+        max(_WIDTHS.get(title, len(title)), *(_measure(row[place]) for row in rows))
+        for place, title in enumerate(titles)
+    ]
+    head = [
+        f"{title:>{width}}" if title in _WIDTHS else f"{title:{width}}"
+        for title, width in zip(titles, widths, strict=True)
+    ]
+    yield (("  ".join(head).rstrip(), Style.FAINT),)
+    for row in rows:
+        line: list[Span] = []
+        for title, width, cell in zip(titles, widths, row, strict=True):
+            pad = (" " * (width - _measure(cell)), Style.PLAIN)
+            line += [*([("  ", Style.PLAIN)] if line else []), *([pad] if title in _WIDTHS else [])]
+            line += [*cell, *([] if title in _WIDTHS else [pad])]
+        yield tuple(line)
+
+
+def _measure(line: Line) -> int:
+    return sum(len(text) for text, _ in line)
+
+
+def _cell(text: str, style: Style = Style.PLAIN, longest: int = _LONGEST_NAME) -> Line:
+    return ((one_line(text)[:longest], style),)
+
+
+def _draw_zones(
+    zones: Sequence[ZoneDescription], now: datetime, layout: StatusLayout
+) -> Iterator[Line]:
+    if not zones:
+        return
+    tails = [_render_tail(zone, layout) for zone in zones]
+    names = min(max(len(one_line(zone.name)) for zone in zones), _LONGEST_NAME)
+    room = max(layout.width - names - max(map(len, tails)) - 24, _LEAST_PODS)
+    titles = ("  ZONE", "READY", "UPDATED", "PODS", "REVISION" if layout.is_wide else "")
+    rows = [
+        (
+            _cell(f"{'>' if zone.is_busy else ' '} {zone.name}", Style.BOLD, _LONGEST_NAME + 2),
+            _cell(f"{zone.ready}/{zone.desired}"),
+            _cell(f"{zone.updated}/{zone.desired}"),
+            tuple(_draw_pods(zone, room)),
+            ((tail, Style.PLAIN),),
+        )
+        for zone, tail in zip(zones, tails, strict=True)
+    ]
+    head, *lines = _draw_table(titles, rows)
+    yield head
+    for zone, line in zip(zones, lines, strict=True):
+        yield line
+        if layout.is_wide:
+            yield from _draw_unready(zone, now, layout)
+
+
+def _choose_symbol(pod: PodDescription) -> _Symbol:
+    if pod.state is PodState.READY:
+        return _UPDATED if pod.is_updated else _OUTDATED
+    return _SYMBOLS[pod.state]
+
+
+def _draw_pods(zone: ZoneDescription, room: int) -> list[Span]:
+    hidden = max(zone.desired - len(zone.pods), 0)
+    pods, more = zone.pods, ""
+    if hidden or len(pods) > room:
+        pods = pods[: room - len(f"+{zone.desired}")]
+        more = f"+{zone.desired - len(pods)}"
+    symbols = [_choose_symbol(pod) for pod in pods]
+    cells = [(symbol.mark, symbol.style) for symbol in symbols]
+    return [*cells, (more, Style.FAINT)] if more else cells
+
+
+def _render_tail(zone: ZoneDescription, layout: StatusLayout) -> str:
+    if not layout.is_wide:
+        return "paused" if zone.is_paused else ""
+    current, update = zone.current_revision or "none", zone.update_revision or "none"
+    revision = current if current == update else f"{current} > {update}"
+    paused = ", paused" if zone.is_paused else ""
+    return one_line(f"{revision}, at most {zone.max_unavailable} down{paused}")
+
+
+def _draw_unready(zone: ZoneDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    unready = [pod for pod in zone.pods if pod.state is not PodState.READY]
+    for pod in unready[:_MOST_UNREADY]:
+        since = None if pod.since is None else Moment(pod.since, Form.FOR)
+        age = "" if since is None else f" {_render_moment(since, now, layout)}"
+        why = f": {pod.why}" if pod.why else ""
+        revision = f" [{pod.revision}]" if pod.revision else ""
+        text = f"{pod.name} {pod.state}{age}{why}{revision}"
+        yield from wrap_text(text, layout, indent=4, style=_choose_symbol(pod).style)
+    if len(unready) > _MOST_UNREADY:
+        yield from wrap_text(f"and {len(unready) - _MOST_UNREADY} more", layout, indent=4)
+
+
+def _draw_policy_zones(
+    zones: Sequence[PolicyZoneDescription], layout: StatusLayout
+) -> Iterator[Line]:
+    rows = []
+    for zone in zones:
+        busy = ">" if zone.state == "Updating" else " "
+        heads = (f"{busy} {zone.name}", zone.state)
+        for sts in zone.sets:
+            cells = (
+                _cell(heads[0], Style.BOLD, _LONGEST_POLICY_NAME + 2),
+                _cell(heads[1]),
+                _cell(sts.name, longest=_LONGEST_POLICY_NAME),
+                _cell(f"{sts.desired - sts.unavailable}/{sts.desired}"),
+                _cell(f"{sts.updated}/{sts.desired}"),
+                _cell(sts.source if layout.is_wide else ""),
+            )
+            rows.append(cells)
+            heads = ("", "")
+    if rows:
+        source = "SOURCE" if layout.is_wide else ""
+        titles = ("  ZONE", "STATE", "STATEFULSET", "READY", "UPDATED", source)
+        yield from _draw_table(titles, rows)
+
+
+def _draw_legend(zones: Sequence[ZoneDescription]) -> Iterator[Line]:
+    used = {_choose_symbol(pod) for zone in zones for pod in zone.pods}
+    symbols = [symbol for symbol in (_UPDATED, _OUTDATED, *_SYMBOLS.values()) if symbol in used]
+    if symbols:
+        yield BLANK
+        yield (
+            *((f"{symbol.mark} {symbol.meaning}  ", symbol.style) for symbol in symbols),
+            ("> in progress" if any(zone.is_busy for zone in zones) else "", Style.FAINT),
+        )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from importlib.resources import files
 from typing import Final, assert_never
 
@@ -46,6 +47,11 @@ def count(number: int, noun: str) -> str:
 
 def verb(number: int, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
+
+
+def render_time(time: datetime) -> str:
+    """Return a time such as `2026-01-02T03:04:05Z`."""
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def camel_case(code: str) -> str:

@@ -27,6 +27,7 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.aio.tasks import Shared, join_pieces, keep_if_dear
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.cards import Form, Moment
 from rollout_operator.planning.text import render_description
 from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE, OPENMETRICS_TYPE
@@ -251,7 +252,7 @@ def _render_head(namespace: str, now: datetime) -> str:
         f'<body data-now="{int(now.timestamp() * 1000)}">{_render_icons()}'
         f'<header class="top"><h1><span>rollout-operator</span> <b>{name}</b></h1>'
         f'<p id="link" class="link" role="status"><span id="link-text">'
-        f"as of {render_time(now, 'at')}</span></p></header>{_render_legend()}<main>"
+        f"as of {render_time(Moment(now, Form.AT))}</span></p></header>{_render_legend()}<main>"
         f'<div id="live" data-name="{name}">'
     )
 

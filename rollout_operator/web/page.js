@@ -26,6 +26,7 @@
   const word = (form, seconds) => {
     if (form === "for") return `for ${span(-seconds)}`;
     if (form === "in") return seconds > 0 ? `in ${span(seconds)}` : "due now";
+    if (seconds > 0) return `in ${span(seconds)}`;
     return `${span(-seconds)} ago`;
   };
 

@@ -15,11 +15,11 @@ from rollout_operator.cli.explain import (
     read_target,
 )
 from rollout_operator.cli.main import main
-from rollout_operator.cli.render import StatusLayout, render_line
-from rollout_operator.cli.status import render_group_line
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import GROUP_LABEL, Denied, InvalidInput, NotFound
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.cards import build_group, render_card
+from rollout_operator.planning.text import StatusLayout, render_line
 from tests.cli.kubeconfig import write_kubeconfig
 from tests.cli.test_status import EMPTY
 from tests.kube.fake_api import FakeApi, reply
@@ -68,7 +68,7 @@ async def test_the_group_of_an_empty_label_has_a_name() -> None:
     async with observed_cluster(*(replace(zone, group="") for zone in ZONES)) as world:
         assert f'{NAMES[0]}-0 of group ""\n' in await explain(world, f"{NAMES[0]}-0")
         (group,) = (await world.inspect()).description.groups
-    assert render_group_line(group).startswith('group "": rolled out, ')
+    assert render_card(build_group(group)).startswith('group "": rolled out, ')
 
 
 @in_virtual_time

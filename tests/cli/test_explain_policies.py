@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspection, list_namespaces
+from rollout_operator.planning.text import StatusLayout, render_line
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox, requesting
 from tests.virtual_time import in_virtual_time

@@ -5,10 +5,10 @@ from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.access import Named, choose_named
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUT_SCHEDULES
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.text import StatusLayout, render_line
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones
 from tests.operator.diagnosis.inspected import observe_sandbox
@@ -52,18 +52,18 @@ async def test_d_76_a_rollout_says_what_is_deployed_and_what_holds_the_next_vers
     assert rollout[0] == "Rollout default/app  waiting  1.0.0 deployed, then 2.0.0"
     assert rollout[1].startswith("  not passing: cluster-freeze-app, mine and nights-app")
     assert "bypass-gates" in rollout[2]
-    assert "  gate  mine: the gate is not passing" in rollout
+    assert "  gate  mine closed: the gate is not passing" in rollout
     kept = "kept by RolloutSchedule default/nights"
     never = "its rules do not change that within 400 days"
-    assert f"  gate  nights-app: the gate is not passing, {kept}: {never}" in rollout
+    assert f"  gate  nights-app closed: the gate is not passing, {kept}: {never}" in rollout
     assert "  check default/zones is Healthy: " in "\n".join(rollout)
     assert "  from  ImagePolicy default/app announced 2.0.0" in rollout
     assert "  was   1.0.0 Succeeded at" in "\n".join(rollout)
-    assert gate.startswith(f"RolloutGate nights-app: the gate is not passing, {kept}")
+    assert gate.startswith(f"RolloutGate nights-app  closed\n  the gate is not passing, {kept}")
     assert "of    Rollout default/app: waiting" in gate
-    assert schedule.startswith("RolloutSchedule default/nights: closed by all, 1 Rollout")
-    assert common.startswith("ClusterRolloutSchedule freeze: closed by all, 1 Rollout")
-    assert check.startswith("HealthCheck default/zones: Healthy: ")
+    assert schedule.startswith("RolloutSchedule default/nights  closed  1 Rollout\n  closed by all")
+    assert common.startswith("ClusterRolloutSchedule freeze  closed  1 Rollout\n  closed by all")
+    assert check.startswith("HealthCheck default/zones  Healthy\n")
     assert "  of    rollout-group web" in check
     assert "  for   default/app" in check
 

@@ -15,11 +15,11 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.description import SCHEMA_VERSION
 from rollout_operator.model.names import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.operator.inspect import Inspection
-from tests.cli.described import EXAMPLE
 from tests.cli.kubeconfig import write_kubeconfig
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
+from tests.web.status.descriptions import describe, group
 
 SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"
 PODS = "/api/v1/namespaces/mimir/pods"
@@ -28,11 +28,12 @@ ZONES = three_zones(replicas=2)
 
 
 def test_json_is_the_description() -> None:
-    one = json.loads(render_json([EXAMPLE], is_everywhere=False))
-    assert (one["schema_version"], one["namespace"]) == (SCHEMA_VERSION, "mimir")
+    example = describe(group())
+    one = json.loads(render_json([example], is_everywhere=False))
+    assert (one["schema_version"], one["namespace"]) == (SCHEMA_VERSION, "prod")
     assert one["groups"][0]["phase"] == "waiting"
 
-    assert json.loads(render_json([EXAMPLE], is_everywhere=True)) == [one]
+    assert json.loads(render_json([example], is_everywhere=True)) == [one]
 
 
 async def run(server: FakeApi, folder: Path, *words: str) -> str:

@@ -16,8 +16,8 @@ from rollout_lab.demo.screen import Screen, choose_screen
 from rollout_lab.end import end_by_signal
 from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.cli.render import Line, Style
 from rollout_operator.model.names import ExitCode
+from rollout_operator.planning.text import Line, Style
 from rollout_operator.planning.wording import count
 from tests.demo.flags import Settings, read_settings
 from tests.demo.kept import stay

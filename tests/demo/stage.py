@@ -12,9 +12,9 @@ import msgspec
 from rollout_lab.demo.screen import Picture, Screen
 from rollout_lab.trace.lines import TraceLine, read_log_line
 
-from rollout_operator.cli.render import Line
 from rollout_operator.model.description import Description, Phase
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.text import Line
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import Missing, Snapshot
 from tests.world.world import World

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from rollout_operator.cli.render import BLANK, Line, StatusLayout, Style, draw_status
+from rollout_operator.planning.text import BLANK, Line, StatusLayout, Style, draw_status
 from tests.pictures.stage import NAMESPACE, busy_operator
 
 COLUMNS: Final = 80

@@ -19,19 +19,17 @@ from msgspec.structs import replace
 from rollout_lab.demo.flags import Color
 from rollout_lab.trace.lines import TraceLine
 from rollout_lab.trace.trace import render_lines
-from rollout_operator.cli.render import (
+from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
+from rollout_operator.model.description import Description
+from rollout_operator.planning.text import (
     BLANK,
     Line,
-    LiveFrame,
-    OutputStream,
     Span,
     StatusLayout,
     Style,
     draw_status,
-    read_output,
     render_line,
 )
-from rollout_operator.model.description import Description
 
 # Without an end of its own a line has no limit.
 _ENDLESS: Final = 10**6

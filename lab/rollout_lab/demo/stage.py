@@ -45,10 +45,10 @@ from rollout_lab.trace.trace import render_tail
 from rollout_lab.virtual_loop.paced import PacedLoop
 from rollout_lab.world import EPOCH, Sandbox
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.cli.render import BLANK, Line, Style
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.description import Description
 from rollout_operator.model.names import OperatorError
+from rollout_operator.planning.text import BLANK, Line, Style
 from rollout_operator.planning.wording import count
 
 NEXT: Final = "n"

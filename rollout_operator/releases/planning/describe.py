@@ -5,7 +5,7 @@ that only reads, says the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -23,10 +23,11 @@ from rollout_operator.model.description import (
     TargetDescription,
 )
 from rollout_operator.model.diagnosis import FindingCode, ReleaseFacts
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.units import check_time
 from rollout_operator.planning.conditions import describe_conditions
-from rollout_operator.planning.text import add_span, choose_fit, render_time
-from rollout_operator.planning.wording import cut, join_names
+from rollout_operator.planning.wording import cut, join_names, render_time
 from rollout_operator.releases.model.plan import (
     OF_FLUX,
     CheckClass,
@@ -202,7 +203,7 @@ def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
     is_refused = ready is not None and ready.status != "True"
     action = None if schedule.schedule is None else schedule.schedule.action
     is_open = action is not None and status.active == (action is ScheduleAction.ALLOW)
-    changes = choose_fit(status.next_transition)
+    changes = _choose_fit(status.next_transition)
     text = _render_state(schedule, is_open=is_open, changes=changes)
     if schedule.problem or ready is None:
         text = schedule.problem or "no operator has decided on it yet"
@@ -442,7 +443,7 @@ def _find_bake_end(rollout: ReleaseRollout) -> datetime | None:
     current = rollout.status.current
     if current is None or not current.is_active or current.bake_start_time is None:
         return None
-    return add_span(current.bake_start_time, rollout.spec.bake_time)
+    return _add_span(current.bake_start_time, rollout.spec.bake_time)
 
 
 def _find_deadline(rollout: ReleaseRollout) -> datetime | None:
@@ -451,7 +452,7 @@ def _find_deadline(rollout: ReleaseRollout) -> datetime | None:
     if current is None or not current.is_active or current.bake_start_time is not None:
         return None
     started = max(current.timestamp, current.last_retry_timestamp or current.timestamp)
-    return None if is_recovering else add_span(started, rollout.spec.deploy_timeout)
+    return None if is_recovering else _add_span(started, rollout.spec.deploy_timeout)
 
 
 def _describe_entry(entry: HistoryEntry) -> DeploymentDescription:
@@ -461,13 +462,13 @@ def _describe_entry(entry: HistoryEntry) -> DeploymentDescription:
         id=entry.id,
         version=cut(version.version or ""),
         revision=cut(version.revision or ""),
-        began=choose_fit(entry.timestamp),
+        began=_choose_fit(entry.timestamp),
         status=cut(entry.bake_status or ""),
         text=cut(entry.bake_status_message or ""),
         message=cut(entry.message or ""),
         by="" if entry.triggered_by is None else cut(entry.triggered_by.name),
-        bake_began=choose_fit(entry.bake_start_time),
-        bake_ended=choose_fit(entry.bake_end_time),
+        bake_began=_choose_fit(entry.bake_start_time),
+        bake_ended=_choose_fit(entry.bake_end_time),
         failed_checks=tuple(map(_render_failed, entry.failed_health_checks[:_MOST_PLACES])),
         retries=entry.retries,
     )
@@ -512,8 +513,8 @@ def describe_check(
         text=cut(status.message or ""),
         check_class=cut(check.check_class),
         object=cut(_choose_object(check)),
-        changed=choose_fit(status.last_change_time),
-        failed=choose_fit(status.last_error_time),
+        changed=_choose_fit(status.last_change_time),
+        failed=_choose_fit(status.last_error_time),
         rollouts=tuple(selecting),
     )
 
@@ -563,3 +564,19 @@ def _list_disobeyed(objects: ReleaseObjects) -> Iterator[tuple[FindingCode, str,
         # Some, such as an unknown time zone, only the operator finds.
         if problem := schedule.problem or describe_refusal(schedule.status):
             yield FindingCode.SCHEDULE_INVALID, f"{schedule.kind} {schedule.head.name}", problem
+
+
+def _choose_fit(time: datetime | None) -> datetime | None:
+    """Return a time in UTC, None where it is out of range."""
+    try:
+        return None if time is None else check_time(time).astimezone(UTC)
+    except InvalidInput:
+        return None
+
+
+def _add_span(time: datetime | None, span: timedelta | None) -> datetime | None:
+    """Return the sum, None without either or out of range."""
+    try:
+        return None if time is None or span is None else _choose_fit(time + span)
+    except OverflowError:
+        return None

@@ -13,8 +13,8 @@ from rollout_lab.demo.screen import Picture, Screen
 from rollout_lab.demo.stage import Controls, add_up, draw_totals
 from rollout_lab.demo.stories import MEANINGS
 
-from rollout_operator.cli.render import Line, render_line
 from rollout_operator.config.grammar import UsageError
+from rollout_operator.planning.text import Line, render_line
 from tests.judge.builder import HistoryBuilder
 from tests.judge.stage import play_records
 from tests.stories import Stage

@@ -102,7 +102,7 @@ def test_a_demo_that_serves_goes_on_and_ends_with_0_by_a_signal() -> None:
 
     assert pages["ready"] == "ready\n"
     assert 'rollout_operator_group_reconciles_total{rollout_group="ingester"}' in pages["metrics"]
-    assert 'group "ingester"' in pages[""]
+    assert "\ningester  " in pages[""]
 
 
 def fetch(url: str) -> str:

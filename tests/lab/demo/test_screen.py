@@ -14,7 +14,8 @@ from rollout_lab.demo.stage import Controls, open_stage
 from rollout_lab.demo.stories import MEANINGS, SCENARIOS
 from rollout_lab.trace.lines import TraceLine
 
-from rollout_operator.cli.render import OutputStream, Style, render_line
+from rollout_operator.cli.render import OutputStream
+from rollout_operator.planning.text import Style, render_line
 from tests.lab.demo.stage import SMALL, Watch, draw
 from tests.virtual_time import in_virtual_time
 

@@ -4,25 +4,21 @@
 is brought about by the planner itself: what no planner writes cannot pass here.
 """
 
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pytest
 
-from rollout_operator.cli.render import StatusLayout, draw_release, render_line
 from rollout_operator.model.budget import EventRecord
-from rollout_operator.model.description import ReleaseDescription
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.planning.text import render_release as render_text
+from rollout_operator.planning.cards import build_release, render_card
 from rollout_operator.releases.controller import ReleaseReports
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases
 from rollout_operator.releases.planning.describe import REMEDIES, describe_release
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.cards import escape, render_release
+from rollout_operator.web import cards
+from tests.planning.description.card_stage import read_card
 from tests.planning.description.releases.stage import build
 from tests.planning.releases.release_world import ReleaseWorld
-
-WIDTH: Final = 2000
 
 
 class Held(NamedTuple):
@@ -81,11 +77,13 @@ def test_d_40_all_places_have_the_code_and_the_sentence(code: str, lines: list[s
     said = {condition.type: condition.message for condition in world.status.conditions}
     assert first.text in said["Ready"]
     assert read_blocked(world) == ({code} if case.is_blocked else set())
-    for shown in (render_text(described), draw(described)):
+    card = build_release(described)
+    drawn = "\n".join(read_card(card))
+    for shown in (render_card(card), drawn):
         assert f"{first.text} [{code}]" in shown
-        assert first.remedy in draw(described)
-    page = render_release(described)
-    assert escape(first.text) in page
+    assert first.remedy in drawn
+    page = cards.render_card(card)
+    assert cards.escape(first.text) in page
     assert f"<code>{code}</code>" in page
 
     events = report(world)
@@ -135,10 +133,3 @@ def read_blocked(world: ReleaseWorld) -> set[str]:
         for sample in family.samples
         if sample.name == "rollout_operator_release_blocked"
     }
-
-
-def draw(release: ReleaseDescription) -> str:
-    """Return what `status` and `explain` show."""
-    layout = StatusLayout(width=WIDTH)
-    drawn = draw_release(release, datetime(2025, 1, 1, tzinfo=UTC), layout)
-    return "\n".join(render_line(line, WIDTH, is_coloured=False) for line in drawn)

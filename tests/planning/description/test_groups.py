@@ -22,6 +22,7 @@ from rollout_operator.model.description import (
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, render_path
+from rollout_operator.planning.cards import build_group
 from rollout_operator.planning.describe_groups import (
     MOST_LEFT,
     MOST_PODS,
@@ -37,10 +38,10 @@ from rollout_operator.planning.describe_groups import (
 from rollout_operator.planning.explain import explain_pod, explain_set
 from rollout_operator.planning.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout import plan_group
-from rollout_operator.planning.text import render_group
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 from tests.goldens import Golden
+from tests.planning.description.card_stage import read_card
 from tests.planning.tables import read_group
 from tests.stories import Story, read_stories
 
@@ -62,7 +63,7 @@ class GroupStage:
             case "explain":
                 return self._explain(rest)
             case "page":
-                return "\n".join(render_group(describe(self.seen, self.plan)))
+                return "\n".join(read_card(build_group(describe(self.seen, self.plan))))
             case "later":  # it was decided before
                 self.seen = read(rest)
             case "decided" | "alone":  # other waits, beside what goes or alone
@@ -261,7 +262,7 @@ def test_what_is_hostile_is_bounded(name: str) -> None:
     texts += [each.why for one in described.zones for each in one.pods]
     assert max(map(len, texts)) <= MAX_LINE + 1
     assert len(msgspec.json.encode(described)) < 200_000
-    assert all(line.isprintable() for line in render_group(described))
+    assert all(line.isprintable() for line in read_card(build_group(described)))
 
 
 def test_of_many_reasons_the_rest_is_counted() -> None:

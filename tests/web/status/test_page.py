@@ -29,7 +29,7 @@ from rollout_operator.web.admin import list_document, list_page, read_asset
 from rollout_operator.web.cards import (
     MOST_POLICIES,
     MOST_RELEASES,
-    MOST_SCHEDULES,
+    MOST_SMALL,
     POD_ICONS,
     SectionRenderer,
     escape,
@@ -205,9 +205,6 @@ async def test_what_tenants_and_registries_wrote_is_text() -> None:
         page = await read(replace(description, namespace=HOSTILE))
         assert page.text.count(SHOWN_HOSTILE) >= least
         assert all(char.isprintable() for char in "".join(page.texts).replace("\n", ""))
-        lines = [*render_description(description)]
-        assert all(line.isprintable() for line in lines)
-        assert sum("\\x1b[31m" in line for line in lines) >= min(least - 1, 7)
     text = "<" * 262_144
     page = await read(describe(group(text, headline=text, waits=(waiting(text),))))
     assert len(page.text) < 20_000
@@ -254,15 +251,13 @@ async def test_of_very_many_the_worst_are_shown_and_the_rest_is_counted() -> Non
     policies.append(replace(policy("zz-held"), phase="Blocked"))
     releases = [release(f"app-{number}") for number in range(MOST_RELEASES + 2)]
     releases.append(release("zzz", ReleasePhase.FAILED))
-    schedules = (release_schedule(),) * (MOST_SCHEDULES + 3)
+    schedules = (release_schedule(),) * (MOST_SMALL + 3)
     described = describe(policies=tuple(policies), releases=tuple(releases), schedules=schedules)
     text = (await read(described)).text
     for shown in ("3 more MultiAZRollouts", "3 more Rollouts", "Rollout prod/zzz", "and 3 more"):
         assert shown in text
     assert "No rollout group" not in text
     assert text.index("zz-held") < text.index("db-0")
-    lines = [*render_description(describe(policies=tuple(policies)))]
-    assert lines[2].startswith("MultiAZRollout prod/zz-held: Blocked")
 
 
 @in_virtual_time
@@ -271,17 +266,14 @@ async def test_policies_on_the_page_and_in_its_text() -> None:
         type="Stalled", is_true=True, reason="ProgressDeadlineExceeded", message="db-a-1 crashes"
     )
     shown = replace(policy(), conditions=(stalled,), unknown_zones=("us-west-2d",))
-    text = "\n".join(render_description(describe(policies=(shown,))))
     assert "Progressing, stalled" in (await read(describe(policies=(shown,)))).text
-    assert "MultiAZRollout prod/db: Progressing, stalled, 5 of 6 ready" in text
-    assert "  no StatefulSet is in us-west-2d, of azOrder" in text
 
     page = await read(describe(replace(group(), policy="prod/db"), policies=(policy(),)))
     ids = {one["id"] for _, one in page.tags if "id" in one}
     links = [one["href"] for tag, one in page.tags if tag == "a" and one["href"].startswith("#p-")]
     assert len(links) == 1
     assert links[0].removeprefix("#") in ids
-    assert "replaced by MultiAZRollout prod/db" in page.text
+    assert "Replaced by MultiAZRollout prod/db" in page.text
 
 
 @in_virtual_time

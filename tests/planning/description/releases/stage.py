@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import StatusCondition
-from rollout_operator.planning.text import list_release, render_gate, render_schedule
+from rollout_operator.planning.cards import build_release, build_schedule, render_card
 from rollout_operator.releases.model.plan import ReleaseObjects
 from rollout_operator.releases.model.releases import GateSummary, RefusedRelease, ReleaseRollout
 from rollout_operator.releases.planning.describe import (
@@ -23,10 +23,12 @@ from rollout_operator.releases.planning.describe import (
     list_release_waits,
     order_schedules,
 )
+from tests.planning.description.card_stage import read_card
 from tests.planning.releases.builders import head
 from tests.planning.releases.release_world import ReleaseWorld
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage
 from tests.planning.releases.stage import ReleaseStage
+from tests.web.status.descriptions import release
 
 HELD: Final = {
     "idle": "known 1.0.0; pass; pass",
@@ -121,7 +123,7 @@ class DescriptionStage(ReleaseStage):
         return "; ".join(f"{field} {_show(found[field])}" for field in fields)
 
     async def do_lines(self) -> str:
-        return "\n".join(list_release(self._describe()))
+        return "\n".join(read_card(build_release(self._describe())))
 
     def _describe(self) -> Any:
         world = self.world
@@ -143,14 +145,15 @@ class GateStage(ScheduleStage):
     async def do_schedules(self) -> str:
         """All of them, those of the cluster last."""
         ordered = order_schedules(self.schedules.values())
-        return "\n".join(render_schedule(describe_schedule(one)) for one in ordered)
+        return "\n".join(render_card(build_schedule(describe_schedule(one))) for one in ordered)
 
     async def do_gates(self, *words: str) -> str:
         """Gates as a status has them, of which there may be objects: `gates a:open:1.0.0`."""
         found = describe_gates(
             head(), map(_read_summary, words), self.gates.values(), self.schedules.values()
         )
-        return "\n".join(map(render_gate, found))
+        lines = read_card(build_release(replace(release(), gates=tuple(found))))
+        return "\n".join(line.split(maxsplit=1)[1] for line in lines if line[:7] == "  gate ")
 
 
 def _read_summary(word: str) -> GateSummary:

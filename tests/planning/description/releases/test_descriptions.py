@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.model.description import HealthCheckDescription, ReleasePhase
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector, Unreadable
-from rollout_operator.planning.text import list_release, render_health_check
+from rollout_operator.planning.cards import build_health_check, build_release, render_card
 from rollout_operator.planning.wording import MAX_LINE
 from rollout_operator.releases.model.plan import ReleaseObjects
 from rollout_operator.releases.model.releases import CheckSelector, ReleaseStatus
@@ -20,6 +20,7 @@ from rollout_operator.releases.planning.describe import (
     describe_unreadable_release,
 )
 from tests.goldens import Golden
+from tests.planning.description.card_stage import read_card
 from tests.planning.description.releases.stage import DescriptionStage, GateStage
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, releases, rollout
 from tests.stories import Story, read_stories
@@ -74,7 +75,7 @@ def test_of_texts_and_lists_that_never_end_a_readable_part_is_kept() -> None:
     found = describe_release(rollout(status=status, checks=ALL_CHECKS), ReleaseObjects(checks=many))
     assert len(found.candidates) == MOST_TAGS
     assert len(msgspec.json.encode(found)) < 100 * MAX_LINE
-    assert all(len(line) < 5 * MAX_LINE for line in list_release(found))
+    assert all(len(line) < 5 * MAX_LINE for line in read_card(build_release(found)))
 
 
 def test_a_check_says_what_it_found_and_what_requires_it() -> None:
@@ -92,7 +93,7 @@ def test_a_check_says_what_it_found_and_what_requires_it() -> None:
         failed=at(2),
         rollouts=("prod/app",),
     )
-    assert render_health_check(found) == "HealthCheck prod/check: Unhealthy: 503"
+    assert render_card(build_health_check(found)) == "HealthCheck prod/check: Unhealthy: 503"
 
 
 @pytest.mark.parametrize("known", [{}, {"other": {}}])
@@ -101,4 +102,4 @@ def test_a_check_of_another_namespace_is_selected_where_that_is_known(
 ) -> None:
     found = describe_check(check(namespace="other"), [rollout(checks=WIDE)], known)
     assert found.rollouts == (("prod/app",) if known else ())
-    assert render_health_check(found) == "HealthCheck other/check: not evaluated yet"
+    assert render_card(build_health_check(found)) == "HealthCheck other/check: not evaluated yet"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.cli.render import Line, LiveFrame, OutputStream, Style, read_output
+from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
+from rollout_operator.planning.text import Line, Style
 
 
 class Terminal(io.StringIO):
