@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.config.checks import is_namespace_name
 from rollout_operator.config.flags import get_flag
 from rollout_operator.config.grammar import TEXT, Flag, ParsedArguments, UsageError
-from rollout_operator.kube.api import Timeouts
+from rollout_operator.kube.api import ApiClient, Timeouts
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connection import SERVICE_ACCOUNT, Access, connect
 from rollout_operator.kube.kubeconfig import KubeconfigChoice, read_kubeconfig
@@ -217,12 +217,13 @@ def read_named(words: Sequence[str], *, group: str = "", tag: str = "") -> Named
 class ClusterInspector:
     """Reads the namespaces and objects that the arguments of a command choose."""
 
-    client: Client
+    client: ApiClient
     namespace: str
     """Empty: all namespaces that have groups."""
     service: str | None
     """Empty: none; None: search for it."""
     named: Named = NOTHING
+    clock: Clock = field(default_factory=LoopClock)
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
     async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
@@ -248,7 +249,7 @@ class ClusterInspector:
         if inspector := self._inspectors.get(namespace):
             return inspector
         lease = get_flag("leader-election.lease-name").default
-        return Inspector(self.client, namespace, LoopClock(), service=self.service, lease=lease)
+        return Inspector(self.client, namespace, self.clock, service=self.service, lease=lease)
 
 
 def be_quiet() -> None:

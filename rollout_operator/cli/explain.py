@@ -16,6 +16,7 @@ from rollout_operator.cli.access import (
     GROUP_WORDS,
     POLICY_WORDS,
     SERVICE,
+    ClusterInspector,
     be_quiet,
     not_found,
     open_inspector,
@@ -67,7 +68,7 @@ _KINDS: Final = {
     **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
     **{word: kind for kind in _RELEASE_KINDS for word in (f"{kind}", f"{kind}s")},
 }
-_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, SERVICE)
+EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, SERVICE)
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
        rollout-operator explain pod/NAME|sts/NAME|group/NAME|mazr/NAME [flags]
@@ -97,7 +98,7 @@ class ExplainedObject(msgspec.Struct, frozen=True):
 
 def run(arguments: Sequence[str]) -> int:
     """Explain one object; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(_FLAGS, arguments)
+    parsed = parse_mixed(EXPLAIN_FLAGS, arguments)
     target = read_target(parsed.leftovers)
     be_quiet()
     asyncio.run(_run(parsed, target, read_output(sys.stdout, os.environ)))
@@ -106,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(EXPLAIN_FLAGS))}{_FOOT}"
 
 
 def read_target(arguments: Sequence[str]) -> ExplainedObject:
@@ -129,19 +130,20 @@ async def _run(arguments: ParsedArguments, target: ExplainedObject, output: Outp
     # What it says of releases is in their objects.
     asks_operator = target.kind not in _RELEASE_KINDS
     async with open_inspector(arguments, asks_operator=asks_operator) as inspector:
-        [seen] = await inspector.inspect()
-    width = output.width()
-    output.write(await draw_explanation(seen, target, StatusLayout(width=width)), width)
+        await explain(inspector, target, output)
 
 
-async def draw_explanation(
-    seen: Inspection, target: ExplainedObject, layout: StatusLayout
-) -> list[Line]:
-    """Return the explanation as lines. Raises InvalidInput where nothing has that name."""
+async def explain(
+    inspector: ClusterInspector, target: ExplainedObject, output: OutputStream
+) -> None:
+    """Write the explanation. Raises InvalidInput where nothing has that name, and ApiError."""
+    [seen] = await inspector.inspect()
+    layout = StatusLayout(width=output.width())
     lines = await _draw_target(seen, target, layout)
-    remarks = (text for text in seen.remarks if text != seen.observed.unread_budgets)
-    unread = (wrap_text(text, layout, style=Style.YELLOW) for text in remarks)
-    return [*lines, *(line for remark in unread for line in remark)]
+    for remark in seen.remarks:
+        if remark != seen.observed.unread_budgets:
+            lines += wrap_text(remark, layout, style=Style.YELLOW)
+    output.write(lines, layout.width)
 
 
 async def _draw_target(

@@ -6,13 +6,12 @@ On a terminal `-watch` redraws the view; in a pipe it prints a line for each cha
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.access import (
     GROUP,
     INSPECTION_FLAGS,
@@ -94,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("-watch shows text: leave out -output=json")
     be_quiet()
     try:
-        asyncio.run(show(parsed, read_output(sys.stdout, os.environ)))
+        asyncio.run(_run(parsed, read_output(sys.stdout, os.environ)))
     except KeyboardInterrupt:
         if not parsed.value(_WATCH):
             raise
@@ -106,27 +105,30 @@ def render_usage() -> str:
     return f"{_HEAD}Flags:\n{''.join(render_entries(STATUS_FLAGS))}{_FOOT}"
 
 
-async def show(arguments: ParsedArguments, output: OutputStream) -> None:
+async def _run(arguments: ParsedArguments, output: OutputStream) -> None:
+    named = read_named(arguments.leftovers, group=arguments.value(GROUP))
+    is_everywhere = arguments.value(_EVERYWHERE)
+    async with open_inspector(arguments, is_everywhere=is_everywhere, named=named) as inspector:
+        await show(inspector, arguments, output)
+
+
+async def show(
+    inspector: ClusterInspector, arguments: ParsedArguments, output: OutputStream
+) -> None:
     """Show the chosen namespaces; with -w until cancelled. Raises OperatorError."""
     is_wide = arguments.value(_OUTPUT) == "wide"
-    is_everywhere = arguments.value(_EVERYWHERE)
-    async with open_inspector(
-        arguments,
-        is_everywhere=is_everywhere,
-        named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
-    ) as inspector:
-        if not arguments.value(_WATCH):
-            seen = await inspector.inspect()
-            if arguments.value(_OUTPUT) == "json":
-                descriptions = [inspection.best for inspection in seen]
-                output.stream.write(render_json(descriptions, is_everywhere=is_everywhere))
-            else:
-                width = output.width(is_wide=is_wide)
-                output.write(_draw_all(seen, StatusLayout(width=width, is_wide=is_wide)), width)
-        elif output.is_terminal:
+    if arguments.value(_WATCH):
+        if output.is_terminal:
             await _redraw(inspector, output, is_wide=is_wide)
-        else:
-            await report_changes(inspector, LoopClock(), output.stream.write)
+        await _report_changes(inspector, output)
+    seen = await inspector.inspect()
+    if arguments.value(_OUTPUT) == "json":
+        found = [inspection.best for inspection in seen]
+        content = format_json(found if arguments.value(_EVERYWHERE) else found[0])
+        output.stream.write(f"{content}\n")
+    else:
+        width = output.width(is_wide=is_wide)
+        output.write(_draw_all(seen, StatusLayout(width=width, is_wide=is_wide)), width)
 
 
 def _draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
@@ -137,13 +139,8 @@ def _draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
     return lines or [(("no rollout groups found", Style.PLAIN),)]
 
 
-def render_json(descriptions: Sequence[Description], *, is_everywhere: bool) -> str:
-    """Return the descriptions as JSON: a single object, or a list of all namespaces."""
-    return f"{format_json(descriptions if is_everywhere else descriptions[0])}\n"
-
-
 async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:
-    clock, lines = LoopClock(), list[Line]()
+    lines = list[Line]()
     with LiveFrame(output) as frame:
         while True:
             try:
@@ -155,7 +152,7 @@ async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide:
                     raise
                 problem = [((f"not read since: {error}", Style.RED),)]
             frame.draw([*problem, *lines])
-            await clock.sleep(_EVERY)
+            await inspector.clock.sleep(_EVERY)
 
 
 def _fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
@@ -167,20 +164,9 @@ def _fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -
     return _draw_all(seen, replace(layout, is_wide=False, is_terse=True))
 
 
-class InspectionSource(Protocol):
-    """The source of inspections."""
-
-    async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
-        """Return one inspection for each namespace. Raises ApiError."""
-        ...
-
-
-async def report_changes(
-    inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
-) -> None:
+async def _report_changes(inspector: ClusterInspector, output: OutputStream) -> None:
     """Write each change, with the time, until cancelled. Raises ApiError of the first read."""
-    earlier: Mapping[str, str] = {}
-    is_first = True
+    earlier: Mapping[str, str] | None = None
     while True:
         try:
             seen = await inspector.inspect(is_fresh=False)
@@ -190,14 +176,14 @@ async def report_changes(
                 for about, text in map_facts(inspection.best, inspection.remarks).items()
             }
         except ApiError as error:
-            if is_first:
+            if earlier is None:
                 raise
             facts = {**earlier, "the error": f"not read: {error}"}
-        for line in list_changes(earlier, facts):
-            write(f"{clock.now():%H:%M:%S} {line}\n")
-        sys.stdout.flush()
-        earlier, is_first = facts, False
-        await clock.sleep(_EVERY)
+        for line in list_changes(earlier or {}, facts):
+            output.stream.write(f"{inspector.clock.now():%H:%M:%S} {line}\n")
+        output.stream.flush()
+        earlier = facts
+        await inspector.clock.sleep(_EVERY)
 
 
 def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:

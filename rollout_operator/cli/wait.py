@@ -6,19 +6,19 @@ for one object that is named.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 import msgspec
 
-from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.access import (
     GROUP,
     INSPECTION_FLAGS,
     NOTHING,
+    ClusterInspector,
     Named,
     be_quiet,
     describe_miss,
@@ -76,7 +76,7 @@ _FOR: Final = Flag(
     default=Goal.ROLLED_OUT,
     help="rolled-out: all pods are ready at the update revision; whole: all pods are ready.",
 )
-_TAG: Final = Flag(
+TAG: Final = Flag(
     name="tag",
     kind=TEXT,
     default="",
@@ -95,7 +95,7 @@ _STALLED_AFTER: Final = Flag(
     help="Give up when a group makes no progress for this long because its pods do not become"
     " ready, for example because they crash; 0 never gives up.",
 )
-_FLAGS: Final[tuple[Flag[Any], ...]] = (_FOR, _TAG, _TIMEOUT, _STALLED_AFTER, *INSPECTION_FLAGS)
+WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (_FOR, TAG, _TIMEOUT, _STALLED_AFTER, *INSPECTION_FLAGS)
 _EVERY: Final = timedelta(seconds=1)
 # The next step of the same script may unpause the zone, or fix the object.
 HELD_FOR: Final = timedelta(seconds=10)
@@ -150,13 +150,10 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     progress: WaitProgress = WaitProgress((), 0)
 
 
-Inspect = Callable[[], Awaitable[Inspection]]
-
-
 def run(arguments: Sequence[str]) -> int:
     """Wait; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(_FLAGS, arguments)
-    named = read_named(parsed.leftovers, group=parsed.value(GROUP), tag=parsed.value(_TAG))
+    parsed = parse_mixed(WAIT_FLAGS, arguments)
+    named = read_named(parsed.leftovers, group=parsed.value(GROUP), tag=parsed.value(TAG))
     refuse_other_choices(parsed, _FOR, Goal)
     if named.release and parsed.value(_FOR) != Goal.ROLLED_OUT:
         raise UsageError(f"-for={parsed.value(_FOR)} is about pods, and a Rollout has none")
@@ -169,26 +166,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(WAIT_FLAGS))}{_FOOT}"
 
 
 async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
     async with open_inspector(arguments, asks_operator=not named.release) as inspector:
-
-        async def inspect() -> Inspection:
-            return (await inspector.inspect())[0]
-
-        waiter = RolloutWait(
-            inspect=inspect, goal=Goal(arguments.value(_FOR)), timeout=arguments.value(_TIMEOUT),
-            clock=LoopClock(), write_line=_write_line, named=named,
-            stalled_after=arguments.value(_STALLED_AFTER),
-        )  # fmt: skip
-        return await waiter.run()
-
-
-def _write_line(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+        return await RolloutWait(inspector, sys.stdout, arguments, named).run()
 
 
 class _Stall(NamedTuple):
@@ -198,19 +181,15 @@ class _Stall(NamedTuple):
     why: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class RolloutWait:
     """One run of `wait`, printed line by line."""
 
-    inspect: Inspect
-    goal: Goal
-    timeout: timedelta
-    clock: Clock
-    write_line: Callable[[str], None]
+    inspector: ClusterInspector
+    stream: TextIO
+    arguments: ParsedArguments
     named: Named = NOTHING
     """The only object to wait for."""
-    stalled_after: timedelta = _STALLED_AFTER.default
-    """How long a group with stuck pods may make no progress; zero: for ever."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _remarks: Sequence[str] = ()
@@ -223,21 +202,21 @@ class RolloutWait:
 
     async def run(self) -> ExitCode:
         """Inspect until all objects have reached the goal, one needs a person, or time is up."""
-        deadline = self.clock.elapsed() + self.timeout
+        deadline = self.inspector.clock.elapsed() + self.arguments.value(_TIMEOUT)
         seen = await self._list_awaited()
         while True:
             end = self.judge(seen, deadline)
             if end is not None:
                 return end
-            left = deadline - self.clock.elapsed()
-            await self.clock.sleep(min(_EVERY, left))
+            left = deadline - self.inspector.clock.elapsed()
+            await self.inspector.clock.sleep(min(_EVERY, left))
             seen = await self._inspect_again(seen)
 
     async def _list_awaited(self) -> Sequence[Awaited]:
         """Return the objects to wait for. Raises InvalidInput where there are none."""
-        seen = await self.inspect()
+        [seen] = await self.inspector.inspect()
         self._remarks = seen.remarks
-        if awaited := _list_awaited(seen, self.goal, self.named):
+        if awaited := _list_awaited(seen, Goal(self.arguments.value(_FOR)), self.named):
             return awaited
         raise describe_miss([seen.description], self.named)
 
@@ -248,15 +227,19 @@ class RolloutWait:
             # An API server that restarts is back in time.
             if f"{error}" != self._unread:
                 self._unread = f"{error}"
-                self.write_line(f"not read: {error}")
+                self._write(f"not read: {error}")
             return last
+
+    def _write(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
+        self.stream.flush()
 
     def judge(self, awaited: Sequence[Awaited], deadline: timedelta) -> ExitCode | None:
         """Return how the wait ends, None where it goes on."""
-        now = self.clock.elapsed()
+        now = self.inspector.clock.elapsed()
         lines = {wanted.title: wanted.line for wanted in awaited}
         for line in list_changes(self._shown, lines):
-            self.write_line(line)
+            self._write(line)
         self._shown = lines
         if all(wanted.is_reached for wanted in awaited):
             return ExitCode.DONE
@@ -264,20 +247,21 @@ class RolloutWait:
         self._held_since = {title: self._held_since.get(title, now) for title in held}
         for title, since in self._held_since.items():
             if now - since >= HELD_FOR:
-                self.write_line(f"a person has to change something for {title}")
+                self._write(f"a person has to change something for {title}")
                 return ExitCode.NEEDS_A_PERSON
+        stalled_after = self.arguments.value(_STALLED_AFTER)
         for wanted in awaited:
             stall = self._follow_stall(wanted, now)
-            if stall is not None and timedelta(0) < self.stalled_after <= now - stall.since:
+            if stall is not None and timedelta(0) < stalled_after <= now - stall.since:
                 without = f"no progress for {format_duration(now - stall.since)}"
-                self.write_line(f"{wanted.title} makes {without}: {stall.why}")
-                self.write_line(f"a person has to change something for {wanted.title}")
+                self._write(f"{wanted.title} makes {without}: {stall.why}")
+                self._write(f"a person has to change something for {wanted.title}")
                 return ExitCode.NEEDS_A_PERSON
         if now >= deadline:
             for remark in self._remarks:
-                self.write_line(remark)
-            goal = "deployed" if self.named.release else self.goal
-            self.write_line(f"not {goal} within {format_duration(self.timeout)}")
+                self._write(remark)
+            goal = "deployed" if self.named.release else self.arguments.value(_FOR)
+            self._write(f"not {goal} within {format_duration(self.arguments.value(_TIMEOUT))}")
             return ExitCode.TIMED_OUT
         return None
 

@@ -16,6 +16,8 @@ from tests.cli.kubeconfig import write_kubeconfig
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 POD = "/api/v1/namespaces/mimir/pods/a-0"
+SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"
+PODS_OF = "/api/v1/namespaces/mimir/pods"
 EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
 
 
@@ -123,6 +125,68 @@ async def test_the_server_of_the_file_is_called(tmp_path: Path) -> None:
         file = write_kubeconfig(tmp_path / "config", server.url)
         async with open_client(find(KUBECONFIG=str(file))) as client:
             assert await client.fetch(PODS, "mimir", "a-0") == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_asked"),
+    [
+        (["explain", "a-0"], True),
+        (["explain", "group/a"], True),
+        (["explain", "mazr/a"], True),
+        (["explain", "a-0", "-service="], False),
+        (["explain", "rollout/a"], False),
+        (["wait"], True),
+        (["wait", "group/a"], True),
+        (["wait", "-service=", "group/a"], False),
+        (["wait", "rollout/a"], False),
+        (["status"], True),
+        (["status", "-service="], False),
+    ],
+)
+async def test_the_operator_is_asked_what_only_it_knows(
+    tmp_path: Path, words: list[str], is_asked: bool
+) -> None:
+    """D-76, SI-26: as by `status`; of releases it knows no more than their objects say."""
+    async with FakeApi() as server:
+        for path in (SETS, PODS_OF):
+            server.on("GET", path, reply(EMPTY))
+        config = write_kubeconfig(tmp_path / "config", server.url)
+        await asyncio.to_thread(main, [*words, f"-kubeconfig={config}"])
+        asked = any("/proxy/status.json" in request.path for request in server.requests)
+        assert asked is is_asked
+
+
+async def test_d_76_rights_to_list_sets_and_pods_are_enough(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What else is requested may be refused or missing."""
+    async with FakeApi() as server:
+        for path in (SETS, PODS_OF, "/apis/apps/v1/statefulsets"):
+            server.on("GET", path, reply(EMPTY))
+        server.on("GET", "/api/v1/namespaces/mimir", refuse(403, "Forbidden", ""))
+        budgets = "/apis/rollout-operator.grafana.com/v1/namespaces/mimir"
+        server.on("GET", f"{budgets}/zoneawarepoddisruptionbudgets", refuse(403, "Forbidden", ""))
+        flag = f"-kubeconfig={write_kubeconfig(tmp_path / 'config', server.url)}"
+        assert await asyncio.to_thread(main, ["status", flag]) == 0
+        text = capsys.readouterr().out
+        assert "namespace mimir  0 rollout groups" in text
+        assert "budgets are left out: cannot list zoneawarepoddisruptionbudgets" in text
+        assert "operator not reached" in text
+        assert {request.method for request in server.requests} == {"GET"}
+        assert await asyncio.to_thread(main, ["status", "-group=ingester", flag]) == 1
+        assert "rollout group ingester not found in namespace" in capsys.readouterr().err
+        assert await asyncio.to_thread(main, ["status", "-A", flag]) == 0
+        assert capsys.readouterr().out == "no rollout groups found\n"
+
+
+async def test_without_these_rights_it_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeApi() as server:
+        server.on("GET", SETS, refuse(403, "Forbidden", "no"))
+        flag = f"-kubeconfig={write_kubeconfig(tmp_path / 'config', server.url)}"
+        assert await asyncio.to_thread(main, ["status", flag]) == 1
+        assert 'grant verb list on "statefulsets"' in capsys.readouterr().err
 
 
 NOT_SERVED = "no rollout group found in namespace mimir"
