@@ -14,10 +14,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rollout_operator.model.description import (
@@ -109,39 +109,27 @@ MOST_STEPS: Final = 20
 _UNDECIDED: Final = "nothing has been decided yet"
 
 
-class _Located(Protocol):
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-
-Located = TypeVar("Located", bound=_Located)
+# Lists of a description that are absent where no namespace has anything of the kind.
+_KINDS: Final = ("policies", "releases", "schedules", "health_checks")
 
 
 def merge_descriptions(own: Description, others: Iterable[Description]) -> Description:
-    """Return `own`, which says nothing of groups, with the groups and budgets of the others."""
+    """Return `own`, which says nothing of groups, with what the others describe."""
     ordered = sorted(others, key=lambda other: other.namespace)
-    return msgspec.structs.replace(
-        own,
-        groups=tuple(
-            msgspec.structs.replace(group, namespace=description.namespace)
+    located: dict[str, Any] = {
+        name: tuple(
+            replace(each, namespace=description.namespace)
             for description in ordered
-            for group in description.groups
-        ),
-        budgets=tuple(
-            msgspec.structs.replace(budget, namespace=description.namespace)
-            for description in ordered
-            for budget in description.budgets
-        ),
-        namespaces=tuple(_list_namespaces(ordered)),
-        policies=_merge(description.policies for description in ordered),
-        releases=_merge(description.releases for description in ordered),
+            for each in getattr(description, name)
+        )
+        for name in ("groups", "budgets")
+    }
+    for name in _KINDS:
+        given = [some for other in ordered if (some := getattr(other, name)) is not UNSET]
         # What is of the cluster is described with each namespace.
-        schedules=_merge(description.schedules for description in ordered),
-        health_checks=_merge(description.health_checks for description in ordered),
-    )
+        merged = {(each.title, each.namespace): each for some in given for each in some}
+        located[name] = tuple(merged.values()) if given else UNSET
+    return replace(own, namespaces=tuple(_list_namespaces(ordered)), **located)
 
 
 def select_namespace(description: Description, namespace: str) -> Description | None:
@@ -151,33 +139,15 @@ def select_namespace(description: Description, namespace: str) -> Description | 
     chosen = next((other for other in description.namespaces if other.name == namespace), None)
     if chosen is None:
         return None
-    return msgspec.structs.replace(
-        description,
-        namespace=namespace,
-        operator=_narrow(description.operator, chosen),
-        groups=tuple(group for group in description.groups if group.namespace == namespace),
-        budgets=tuple(budget for budget in description.budgets if budget.namespace == namespace),
-        namespaces=(),
-        policies=_select(description.policies, namespace),
-        releases=_select(description.releases, namespace),
-        schedules=_select(description.schedules, namespace, ""),
-        health_checks=_select(description.health_checks, namespace),
-    )
-
-
-def _merge(described: Iterable[tuple[Located, ...] | UnsetType]) -> tuple[Located, ...] | UnsetType:
-    """Return what all namespaces have, each once; UNSET where none has anything of the kind."""
-    given = [some for some in described if not isinstance(some, UnsetType)]
-    merged = {(located.title, located.namespace): located for some in given for located in some}
-    return tuple(merged.values()) if given else UNSET
-
-
-def _select(
-    entries: tuple[Located, ...] | UnsetType, *namespaces: str
-) -> tuple[Located, ...] | UnsetType:
-    if isinstance(entries, UnsetType):
-        return UNSET
-    return tuple(located for located in entries if located.namespace in namespaces)
+    selected: dict[str, Any] = {}
+    for name in ("groups", "budgets", *_KINDS):
+        described = getattr(description, name)
+        if described is not UNSET:
+            # Schedules of the cluster are of no namespace, and of each.
+            places = (namespace, "") if name == "schedules" else (namespace,)
+            selected[name] = tuple(each for each in described if each.namespace in places)
+    operator = _narrow(description.operator, chosen)
+    return replace(description, namespace=namespace, operator=operator, namespaces=(), **selected)
 
 
 def _narrow(
@@ -185,7 +155,7 @@ def _narrow(
 ) -> OperatorDescription | None:
     if operator is None:
         return None
-    return msgspec.structs.replace(
+    return replace(
         operator,
         is_ready=operator.is_ready and namespace.is_ready,
         is_acting=namespace.is_acting,
