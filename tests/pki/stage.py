@@ -24,15 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
-from rollout_operator.model.names import (
-    ApiError,
-    Conflict,
-    Denied,
-    OperatorError,
-    Refused,
-    TooManyRequests,
-    Unreachable,
-)
+from rollout_operator.model.names import Denied, OperatorError
 from rollout_operator.pki.certificates import SecretStore
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import ServingCertificate
@@ -41,6 +33,7 @@ from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, client_context, shake_hands, verify
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 from tests.stories import Steps
+from tests.web import client_stage
 
 DAY: Final = timedelta(days=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -167,13 +160,9 @@ KINDS: dict[str, Callable[[Data], Data]] = {
     "key in cert": lambda data: {**data, "cert": data["key"]},
     "key in ca-key": lambda data: {**data, "ca-key": data["key"]},
 }
-ERRORS: Final[dict[str, ApiError]] = {
-    "unreachable": Unreachable("connection refused"),
-    "denied": Denied("forbidden", call="create secrets", status=403),
+ERRORS: Final = client_stage.ERRORS | {
+    "denied": Denied("grant verb create", call="create secrets", status=403),
     "unauthorized": Denied("no such token", status=401),
-    "busy": TooManyRequests("slow down"),
-    "refused": Refused("quota"),
-    "conflict": Conflict("late"),
 }
 # Keys whose values are certificates.
 _CERTS: Final = ("ca", "cert", "next-ca", "old-ca")
@@ -418,7 +407,8 @@ async def _tell(call: Callable[[], Any]) -> str:
     try:
         await call()
     except OperatorError as error:
-        return f"{type(error).__name__} {error}"
+        of = f" {error.status} {error.call}" if isinstance(error, Denied) else ""
+        return f"{type(error).__name__}{of.rstrip()} {error}"
     return ""
 
 

@@ -1,20 +1,30 @@
 """Certificates, their Secret and their files: texts of commands, and kinds of Secrets."""
 
 import asyncio
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
+from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.goldens import Golden
+from tests.pki.bundle_stage import ENCODED, NAMES, BundleStage, apply, configuration
 from tests.pki.certificates import Legacy, load, verify
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
 from tests.pki.pem_stage import FileStage, PemStage
 from tests.pki.stage import DAY, KINDS, MINUTE, Data, Rig, SecretStage, background
 from tests.stories import Story, read_stories
+from tests.virtual_time import in_virtual_time
 
 HERE = Path(__file__).parent
+FIRST = next(text for text, name in ENCODED.items() if name == "first")
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "secrets.txt"))
@@ -108,3 +118,47 @@ async def test_pems(story: Story, golden: Golden) -> None:
 @pytest.mark.parametrize("story", read_stories(HERE / "files.txt"))
 async def test_files(story: Story, golden: Golden, tmp_path: Path, lines: list[str]) -> None:
     story.check(await FileStage(tmp_path, lines).play(story.commands), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "bundles.txt"))
+def test_bundles(story: Story, golden: Golden, lines: list[str]) -> None:
+    found: list[str] = []
+
+    @in_virtual_time
+    async def run() -> None:
+        found.extend(await BundleStage(lines).play(story.commands))
+
+    run()
+    story.check(found, golden)
+
+
+@given(st.lists(st.sampled_from(["none", "first", "other"]), min_size=1, max_size=6))
+def test_si_20_a_patch_changes_bundles_and_nothing_else(bundles: list[str]) -> None:
+    one = configuration("guard", *bundles)
+    before = copy.deepcopy(asdict(one))
+    patched = apply(one, plan_patch(one, FIRST, "ops", NAMES))
+    assert asdict(one) == before, "W-25: what is cached is never changed"
+    assert {hook.ca_bundle for hook in patched.webhooks} == {FIRST}
+    assert plan_patch(patched, FIRST, "ops", NAMES) == []
+    assert replace(patched, webhooks=one.webhooks) == one
+
+
+def test_what_cannot_be_read_is_nobodys() -> None:
+    lost = Unreadable(
+        kind="ValidatingWebhookConfiguration",
+        namespace="",
+        name="x",
+        uid=Uid("x"),
+        resource_version="1",
+        labels={INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"},
+        error="no",
+    )
+    assert not is_ours(lost, "ops")
+
+
+@in_virtual_time
+async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> None:
+    stage = BundleStage([])
+    [*_, before] = await stage.play(["put guard", "run", "0.0005s"])
+    await asyncio.sleep(1)
+    assert (before, stage.look()) == ("guard at 0.0", [])
