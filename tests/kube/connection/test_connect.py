@@ -1,12 +1,13 @@
 """Finding the API server (FLAG-13, FLAG-14, DEP-11): in a cluster, by kubeconfig, over TLS."""
 
 import base64
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -14,26 +15,91 @@ import yaml
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.client import Client
-from rollout_operator.kube.connection import Access, Transport, connect
+from rollout_operator.kube.connection import Access, connect
 from rollout_operator.kube.rate_limit import RateLimiter
-from rollout_operator.model.names import ConfigError, Denied, Unreachable
+from rollout_operator.model.names import ApiError, ConfigError
 from rollout_operator.telemetry.metrics import Metrics
+from tests import stories
 from tests.goldens import Golden
-from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.kube.fake_api import Answer, FakeApi, refuse, reply
 from tests.stories import Story, read_stories
 from tests.world.pki import LIFE, Pki, make_pki
 
-POD = "/api/v1/namespaces/prod/pods/a-0"
+POD: Final = "/api/v1/namespaces/prod/pods/a-0"
+ANSWERS: Final[dict[str, Answer]] = {
+    "ok": reply(b'{"kind":"Pod"}'), "refused": refuse(401, "Unauthorized", "")
+}  # fmt: skip
 
 
-@dataclass
-class Kubeconfig:
-    """A file with one cluster, one user and one context; a test changes what it is about."""
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pki]:
+    """Return those whose certificate is served: the one that is trusted, and others."""
+    ages = {"pki": timedelta(0), "other": timedelta(0), "old": 2 * LIFE, "early": -2 * LIFE}
+    return {name: make_pki(tmp_path_factory.mktemp(name), age=age) for name, age in ages.items()}
 
-    file: Path
-    cluster: dict[str, object] = field(default_factory=lambda: {"server": "https://unused:1"})
-    user: dict[str, object] = field(default_factory=dict)
-    content: dict[str, object] = field(default_factory=dict)
+
+class ConnectStage(stories.Steps):
+    """An API server with a pod, and a kubeconfig or a service account that lead to it."""
+
+    def __init__(self, folder: Path, authorities: dict[str, Pki], lines: list[str]) -> None:
+        self.folder, self.authorities, self.lines = folder, authorities, lines
+        self.pki = authorities["pki"]
+        self.file = folder / "kubeconfig"
+        self.cluster: dict[str, object] = {"server": "https://unused:1"}
+        self.user: dict[str, object] = {}
+        self.content: dict[str, object] = {}
+        self.environ: dict[str, str] = {}
+        self.url = ""
+        self.shown = 0
+        self.stack = AsyncExitStack()
+        for name, text in (("token", b"projected\n"), ("ca.crt", self.pki.ca.read_bytes())):
+            (folder / name).write_bytes(text)
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        async with self.stack:
+            return await super().play(commands)
+
+    async def do_serve(self, how: str, *answers: str) -> None:
+        """Serve in the `clear`, by the certificate of an authority, or to known `clients`."""
+        tls = None
+        if how != "clear":
+            self.pki = self.authorities.get(how, self.pki)
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(self.pki.cert, self.pki.key)
+            if how == "clients":
+                tls.load_verify_locations(self.pki.ca)
+                tls.verify_mode = ssl.CERT_REQUIRED
+        server = FakeApi(tls, host="0.0.0.0")  # noqa: S104 (it has another address as well)
+        self.server = await self.stack.enter_async_context(server)
+        self.server.on("GET", POD, *(ANSWERS[one] for one in answers or ["ok"]))
+        self.url, self.shown = self.server.url, 0
+
+    async def do_at(self, url: str) -> None:
+        """Call another URL; PORT is that of the server."""
+        self.url = url.replace("PORT", self.server.url.rpartition(":")[2])
+
+    async def do_cluster(self, *fields: str) -> None:
+        self.cluster |= self._read(*fields)
+
+    async def do_user(self, *fields: str) -> None:
+        self.user |= self._read(*fields)
+
+    async def do_config(self, *fields: str) -> None:
+        self.content = self._read(*fields)
+
+    def _read(self, *fields: str) -> dict[str, Any]:
+        """Read `key=value`: `CA`, `CERT` and `KEY` are of the server's authority, in base64."""
+        files = {"CA": self.pki.ca, "CERT": self.pki.cert, "KEY": self.pki.key}
+        found: dict[str, Any] = {}
+        for key, _, value in (field.partition("=") for field in fields):
+            text = base64.b64encode(files[value].read_bytes()) if value in files else None
+            value = value.replace("SERVER", self.server.url)
+            found[key] = yaml.safe_load(value) if text is None else text.decode()
+        return found
+
+    async def do_environ(self, *words: str) -> None:
+        at = self.server.url
+        self.environ = dict(word.replace("SERVER", at).split("=") for word in words)
 
     def write(self) -> Path:
         content: dict[str, object] = {
@@ -48,286 +114,98 @@ class Kubeconfig:
         self.file.write_text(yaml.safe_dump({**content, **self.content}))
         return self.file
 
+    async def do_fetch(self, *writes: str) -> str:
+        """Read the pod by the kubeconfig; then again after each text is written to the token."""
+        file = self.write()
+        before = file.read_bytes()
+        access = Access(
+            namespace="ops", api_url=self.url, config_file=str(file), environ=self.environ
+        )
+        found = await self._fetch(access, *writes)
+        assert file.read_bytes() == before
+        return found
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Kubeconfig:
-    return Kubeconfig(tmp_path / "kubeconfig")
+    async def do_inside(self, *writes: str) -> str:
+        """Read the pod as in a cluster."""
+        host, _, port = self.url.removeprefix("https://").partition(":")
+        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        access = Access(namespace="ops", service_account=self.folder, environ=environ)
+        return await self._fetch(access, *writes)
 
+    async def _fetch(self, access: Access, *writes: str) -> str:
+        try:
+            async with connected(access) as client:
+                found = (await client.fetch(PODS, "prod", "a-0")).decode()
+                for text in writes:
+                    file = self.folder / str(self.user.get("tokenFile", "token"))
+                    file.write_text(f"{text}\n")
+                    found = (await client.fetch(PODS, "prod", "a-0")).decode()
+                return found
+        except ApiError as error:
+            return f"{type(error).__name__}: {self._digest(f'{error}')}"
 
-@pytest.fixture(scope="module")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    return make_pki(tmp_path_factory.mktemp("pki"))
+    def _digest(self, text: str) -> str:
+        assert text.isprintable()
+        assert not {"_ssl.c", "ssl:True", "SSLCert"} & set(text.split())
+        text = text.removeprefix("cannot get pods/a-0 in namespace prod: ")
+        text = text.replace(self.url.partition("://")[2], "AT").replace(f"{self.file}", "FILE")
+        return re.sub(r"(no TLS with AT: )[a-z ]+;", r"\1...;", text)
 
+    async def do_sent(self) -> str:
+        """Show what the requests since the last time say of us."""
+        requests, self.shown = self.server.requests[self.shown :], len(self.server.requests)
+        at = self.server.url.partition("://")[2]
+        shown = [
+            ", ".join(
+                f"{name} {one.headers[name]}".replace(at, "AT")
+                for name in ("host", "authorization", "impersonate-user")
+                if name in one.headers
+            )
+            for one in requests
+        ]
+        return "; ".join(shown) or "nothing"
 
-@pytest.fixture(scope="module")
-def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    return make_pki(tmp_path_factory.mktemp("other"))
-
-
-def serving(pki: Pki, *, requires_clients: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pki.cert, pki.key)
-    if requires_clients:
-        context.load_verify_locations(pki.ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def data(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
-
-
-@pytest.fixture
-def account(tmp_path: Path, pki: Pki) -> Path:
-    (tmp_path / "token").write_text("projected\n")
-    (tmp_path / "ca.crt").write_bytes(pki.ca.read_bytes())
-    return tmp_path
-
-
-@asynccontextmanager
-async def pod_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApi]:
-    """Run an API server that has one pod."""
-    async with FakeApi(tls) as server:
-        server.on("GET", POD, reply({}))
-        yield server
+    async def do_warned(self) -> str:
+        [line] = [line for line in self.lines if line.startswith("level=warn")]
+        return self._digest(line.partition(" msg=")[2].strip())
 
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Client]:
-    clock = LoopClock()
-    transport = await connect(access, clock)
+    transport = await connect(access, LoopClock())
     try:
-        yield client_over(transport)
+        yield Client(transport, RateLimiter(0, 0), Metrics())
     finally:
         await transport.close()
 
 
-def client_over(transport: Transport) -> Client:
-    return Client(transport, RateLimiter(0, 0), Metrics())
-
-
-async def fetch_by(file: Path, url: str, environ: Mapping[str, str] | None = None) -> bytes:
-    access = Access(namespace="ops", api_url=url, config_file=str(file), environ=environ or {})
-    async with connected(access) as client:
-        return await client.fetch(PODS, "prod", "a-0")
-
-
-async def reason_of(access: Access) -> str:
-    with pytest.raises(ConfigError) as caught:
-        await connect(access, LoopClock())
-    message = str(caught.value)
-    assert message.isprintable(), "it must be one line"
-    return message
-
-
-# --- TLS ---------------------------------------------------------------------------------------
-
-
-async def test_flag_14_a_ca_in_the_file_is_what_we_trust(pki: Pki, kubeconfig: Kubeconfig) -> None:
-    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-    kubeconfig.user["token"] = "inline"
-    async with FakeApi(serving(pki)) as server:
-        server.on("GET", POD, reply(b'{"kind":"Pod"}'))
-        assert await fetch_by(kubeconfig.write(), server.url) == b'{"kind":"Pod"}'
-        # A relative path starts at the file.
-        del kubeconfig.cluster["certificate-authority-data"]
-        (kubeconfig.file.parent / "ca.crt").write_bytes(pki.ca.read_bytes())
-        kubeconfig.cluster["certificate-authority"] = "ca.crt"
-        await fetch_by(kubeconfig.write(), server.url)
-    shown = [request.headers["authorization"] for request in server.requests]
-    assert shown == ["Bearer inline"] * 2
-
-
-async def test_another_ca_or_name_is_refused(
-    pki: Pki, other_pki: Pki, kubeconfig: Kubeconfig
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("reach.txt")))
+async def test_story(
+    story: Story, golden: Golden, tmp_path: Path, authorities: dict[str, Pki], lines: list[str]
 ) -> None:
-    """A name beside the address is what the certificate must show."""
-    kubeconfig.cluster["certificate-authority-data"] = data(other_pki.ca)
-    async with FakeApi(serving(pki)) as server:
-        with pytest.raises(Unreachable, match="is signed by an authority that is not trusted"):
-            await fetch_by(kubeconfig.write(), server.url)
-        kubeconfig.cluster |= {
-            "certificate-authority-data": data(pki.ca),
-            "tls-server-name": "elsewhere.example.org",
-        }
-        with pytest.raises(Unreachable, match=r"elsewhere\.example\.org"):
-            await fetch_by(kubeconfig.write(), server.url)
-    assert server.requests == []
-
-
-@pytest.mark.parametrize(
-    ("age", "cluster", "problem"),
-    [
-        pytest.param(
-            LIFE, {}, "the certificate of {at} has expired; have it renewed, or correct the clock",
-            id="expired",
-        ),
-        pytest.param(
-            -LIFE, {}, "the certificate of {at} is not valid yet; correct the clock", id="too new"
-        ),
-        pytest.param(
-            None, {"certificate-authority-data": None},
-            "the certificate of {at} is signed by an authority that is not trusted; see that the"
-            " CA that is given, such as certificate-authority of a kubeconfig, is that of this",
-            id="of another CA",
-        ),
-        pytest.param(
-            None, {"tls-server-name": "b.example.org"},
-            "the certificate of {at} is made out for other names (Hostname mismatch, certificate"
-            " is not valid for 'b.example.org'.); call it by a name that it has",
-            id="of another name",
-        ),
-        pytest.param(
-            None, {"server": "https://127.0.0.2:{port}"}, "127.0.0.2", id="of another address"
-        ),
-    ],
-)  # fmt: skip
-async def test_d_76_what_is_wrong_with_a_certificate_is_said_in_words(
-    pki: Pki,
-    tmp_path: Path,
-    kubeconfig: Kubeconfig,
-    age: timedelta | None,
-    cluster: dict[str, str | None],
-    problem: str,
-) -> None:
-    used = pki if age is None else make_pki(tmp_path, age=2 * age)
-    kubeconfig.cluster["certificate-authority-data"] = data(used.ca)
-    async with FakeApi(serving(used), host="0.0.0.0") as server:  # noqa: S104 (another address)
-        at = server.url.removeprefix("https://")
-        port = at.rpartition(":")[2]
-        url = (cluster.get("server") or server.url).format(port=port)
-        kubeconfig.cluster |= {key: value for key, value in cluster.items() if key != "server"}
-        with pytest.raises(Unreachable) as caught:
-            await fetch_by(kubeconfig.write(), url)
-    assert problem.format(at=at) in str(caught.value)
-    assert not {"_ssl.c", "ssl:True", "SSLCert"} & set(str(caught.value).split())
-    assert str(caught.value).isprintable()
-
-
-async def test_a_server_that_speaks_no_tls_is_named(kubeconfig: Kubeconfig) -> None:
-    async with pod_server() as server:
-        url = server.url.replace("http://", "https://")
-        with pytest.raises(Unreachable) as caught:
-            await fetch_by(kubeconfig.write(), url)
-    assert f"no TLS with {url.removeprefix('https://')}: " in str(caught.value)
-    assert "it may serve http:// there" in str(caught.value)
-
-
-async def test_not_verifying_is_possible_and_warned_about(
-    pki: Pki, kubeconfig: Kubeconfig, lines: list[str]
-) -> None:
-    kubeconfig.cluster["insecure-skip-tls-verify"] = True
-    async with pod_server(serving(pki)) as server:
-        await fetch_by(kubeconfig.write(), server.url)
-    [warning] = [line for line in lines if line.startswith("level=warn")]
-    assert "Not verifying the certificate of the API server" in warning
-    assert str(kubeconfig.file) in warning
-
-
-async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconfig) -> None:
-    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-    kubeconfig.user |= {
-        "client-certificate-data": data(pki.cert),
-        "client-key-data": data(pki.key),
-    }
-    async with pod_server(serving(pki, requires_clients=True)) as server:
-        await fetch_by(kubeconfig.write(), server.url)
-    assert "authorization" not in server.requests[0].headers
-
-
-# --- kubeconfig --------------------------------------------------------------------------------
-
-
-async def test_flag_13_the_url_replaces_the_server_and_the_file_stays(
-    kubeconfig: Kubeconfig,
-) -> None:
-    file = kubeconfig.write()
-    before = file.read_bytes()
-    async with pod_server() as server:
-        await fetch_by(file, server.url)
-    assert server.requests[0].headers["host"] == server.url.removeprefix("http://")
-    assert file.read_bytes() == before
-
-
-async def test_dep_11_a_token_file_wins_over_a_token_and_is_read_again(
-    pki: Pki, kubeconfig: Kubeconfig
-) -> None:
-    """The token counts while the file cannot be read."""
-    file = kubeconfig.file.parent / "t"
-    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-    kubeconfig.user |= {"token": "old", "tokenFile": "t"}
-    async with FakeApi(serving(pki)) as server:
-        access = Access(
-            namespace="ops", api_url=server.url, config_file=str(kubeconfig.write()), environ={}
-        )
-        refused = refuse(401, "Unauthorized", "")
-        server.on("GET", POD, reply({}), refused, reply({}), refused, reply({}))
-        async with connected(access) as client:
-            await client.fetch(PODS, "prod", "a-0")
-            file.write_text("first\n")
-            await client.fetch(PODS, "prod", "a-0")
-            file.write_text("second")
-            await client.fetch(PODS, "prod", "a-0")
-    shown = [
-        request.headers["authorization"].removeprefix("Bearer ") for request in server.requests
-    ]
-    assert shown == ["old", "old", "first", "first", "second"]
-
-
-async def test_a_user_may_be_missing_and_a_password_may_do(
-    pki: Pki, kubeconfig: Kubeconfig
-) -> None:
-    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-    kubeconfig.content["contexts"] = [{"name": "c", "context": {"cluster": "k"}}]
-    async with pod_server(serving(pki)) as server:
-        await fetch_by(kubeconfig.write(), server.url)
-        kubeconfig.content.clear()
-        kubeconfig.user |= {"username": "me", "password": "pw"}
-        await fetch_by(kubeconfig.write(), server.url)
-    first, second = server.requests
-    assert "authorization" not in first.headers
-    assert second.headers["authorization"] == "Basic bWU6cHc="
-
-
-async def test_no_credential_is_sent_in_the_clear(kubeconfig: Kubeconfig) -> None:
-    """As by kubectl. A program is not even run; who is impersonated is no secret."""
-    kubeconfig.user |= {"token": "t", "as": "jane", "exec": {"command": "no-such"}}
-    async with pod_server() as server:
-        await fetch_by(kubeconfig.write(), server.url)
-    [request] = server.requests
-    assert "authorization" not in request.headers
-    assert request.headers["impersonate-user"] == "jane"
-
-
-async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kubeconfig) -> None:
-    """A request through an HTTP proxy names the whole URL."""
-    target = "http://api.invalid:8080"
-    async with pod_server() as proxy:
-        await fetch_by(kubeconfig.write(), target, {"HTTP_PROXY": proxy.url})
-        kubeconfig.cluster["proxy-url"] = proxy.url
-        await fetch_by(kubeconfig.write(), target, {"NO_PROXY": "*"})
-    assert [request.headers["host"] for request in proxy.requests] == ["api.invalid:8080"] * 2
+    story.check(await ConnectStage(tmp_path, authorities, lines).play(story.commands), golden)
 
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("connect.txt")))
 async def test_flag_14_what_cannot_be_called_is_named_with_its_source(
-    story: Story, golden: Golden, account: Path, kubeconfig: Kubeconfig
+    story: Story, golden: Golden, tmp_path: Path, authorities: dict[str, Pki], lines: list[str]
 ) -> None:
     """FLAG-14: before anything is sent, and without the password of a proxy."""
+    stage = ConnectStage(tmp_path, authorities, lines)
     [command] = story.commands
     verb, _, rest = command.partition(" ")
-    kubeconfig.content = yaml.safe_load(rest) if verb == "config" else {}
-    kubeconfig.write()
+    stage.content = yaml.safe_load(rest) if verb == "config" else {}
+    stage.write()
     if verb == "file":
         text = rest.encode("latin-1").decode("unicode_escape").encode("latin-1")
-        kubeconfig.file.write_bytes(text)
+        stage.file.write_bytes(text)
     elif verb == "gone":
-        kubeconfig.file.unlink()
+        stage.file.unlink()
     elif verb == "account":
         name, _, content = rest.partition(" ")
-        (account / name).unlink()
+        (tmp_path / name).unlink()
         if content:
-            (account / name).write_text(content.strip("'"))
+            (tmp_path / name).write_text(content.strip("'"))
     words = dict(word.split("=") for word in rest.split()) if verb == "access" else {}
     url = words.pop("url", "" if verb in ("account", "access") else "https://127.0.0.1:1")
     if not url:
@@ -335,53 +213,14 @@ async def test_flag_14_what_cannot_be_called_is_named_with_its_source(
     access = Access(
         namespace="ops",
         api_url=url,
-        config_file=str(kubeconfig.file) if url else "",
-        service_account=account,
+        config_file=str(stage.file) if url else "",
+        service_account=tmp_path,
         environ={name: value for name, value in words.items() if value},
     )
-    message = (await reason_of(access)).partition(" [X509")[0]
+    with pytest.raises(ConfigError) as caught:
+        await connect(access, LoopClock())
+    message = str(caught.value).partition(" [X509")[0]
+    assert message.isprintable(), "it must be one line"
     assert "pw" not in message
-    shown = message.replace(f"{kubeconfig.file}", "FILE").replace(f"{account}/", "")
+    shown = message.replace(f"{stage.file}", "FILE").replace(f"{tmp_path}/", "")
     story.check(shown, golden)
-
-
-# --- in a cluster ------------------------------------------------------------------------------
-
-
-def in_cluster(account: Path, url: str = "https://127.0.0.1:1") -> Access:
-    host, _, port = url.removeprefix("https://").partition(":")
-    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-    return Access(namespace="ops", service_account=account, environ=environ)
-
-
-async def test_refused_credentials_come_with_what_helps_their_owner(
-    account: Path, pki: Pki, kubeconfig: Kubeconfig
-) -> None:
-    """PROC-02: a person has no pod to restart, and a pod cannot log in."""
-    async with FakeApi(serving(pki)) as server:
-        server.on("GET", POD, refuse(401, "Unauthorized", ""))
-        async with connected(in_cluster(account, server.url)) as client:
-            with pytest.raises(Denied, match="credentials; restart the pod where"):
-                await client.fetch(PODS, "prod", "a-0")
-        kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-        with pytest.raises(Denied, match="credentials; log in again, or fix"):
-            await fetch_by(kubeconfig.write(), server.url)
-
-
-async def test_dep_11_in_a_cluster_the_service_account_is_used(account: Path, pki: Pki) -> None:
-    async with FakeApi(serving(pki)) as server:
-        server.on("GET", POD, refuse(401, "Unauthorized", ""), reply({}))
-        async with connected(in_cluster(account, server.url)) as client:
-            (account / "token").write_text("rotated\n")
-            await client.fetch(PODS, "prod", "a-0")
-    shown = [request.headers["authorization"] for request in server.requests]
-    assert shown == ["Bearer projected", "Bearer rotated"]
-
-
-async def test_in_a_cluster_another_ca_is_refused(account: Path, other_pki: Pki) -> None:
-    async with (
-        FakeApi(serving(other_pki)) as server,
-        connected(in_cluster(account, server.url)) as client,
-    ):
-        with pytest.raises(Unreachable, match="is signed by an authority that is not trusted"):
-            await client.fetch(PODS, "prod", "a-0")
