@@ -8,7 +8,7 @@ after a failure (`Failures`). Every step costs what it changes, not what is stor
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum, unique
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -55,10 +55,8 @@ Change: TypeAlias = tuple[Cached | None, Cached | None]
 
 # Late events come within seconds of the deletion that they missed: this holds far more than that.
 _REMEMBERED_DELETIONS: Final = 4096
-_NONE: Final[frozenset[str]] = frozenset()
 
 _Tag = TypeVar("_Tag", GroupName, Uid, str)
-_Moved = TypeVar("_Moved", contravariant=True)
 
 
 AnyBudget: TypeAlias = Budget | FlawedBudget | Unreadable
@@ -93,7 +91,7 @@ class Store(Generic[Cached]):
         self._items: dict[Key, Cached] = {}
         self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
-        self._indexes: list[_Moving[Cached]] = []
+        self._indexes: list[_Index[Cached, Any]] = []
         self._on_replaced: list[Callable[[], None]] = []
 
     def on_replaced(self, callback: Callable[[], None]) -> None:
@@ -216,9 +214,9 @@ class PodStore(Store[Pod | Unreadable]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda item: item.owner_uid)
+        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda item: (item.owner_uid,))
         self._orphans: _Index[Pod | Unreadable, str] = _Index(
-            lambda item: name_set(item) if item.owner_uid is None else None
+            lambda item: (name_set(item) if item.owner_uid is None else None,)
         )
         self._indexes += [self._by_owner, self._orphans]
 
@@ -235,8 +233,10 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(lambda sts: sts.group)
-        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda sts: sts.uid or None)
+        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(
+            lambda sts: (sts.group,)
+        )
+        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda sts: (sts.uid or None,))
         self._indexes += [self._by_group, self._by_uid]
 
     def list_groups(self) -> Sequence[GroupName]:
@@ -263,64 +263,41 @@ class WatchedStore(Store[AnyWatched]):
     def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda content: ()) -> None:
         """`list_tags` returns what the content of an object mentions."""
         super().__init__()
-        self._by_tag = _Tags(list_tags)
+        self._by_tag: _Index[AnyWatched, str] = _Index(
+            lambda item: list_tags(item.decoded) if isinstance(item, WatchedObject) else ()
+        )
         self._indexes.append(self._by_tag)
 
     def list_tagged(self, *tags: str) -> Sequence[AnyWatched]:
-        return self._by_tag.tagged(tags)
-
-
-class _Moving(Protocol[_Moved]):
-    def move(self, key: Key, old: _Moved | None, new: _Moved | None) -> None: ...
-
-
-class _Tags:
-    def __init__(self, list_tags: Callable[[object], Iterable[str]]) -> None:
-        self._list_tags = list_tags
-        self._items: dict[str, dict[Key, AnyWatched]] = {}
-
-    def tagged(self, tags: Iterable[str]) -> Sequence[AnyWatched]:
-        objects: dict[Key, AnyWatched] = {}
-        for tag in tags:
-            objects.update(self._items.get(tag, {}))
-        return tuple(objects.values())
-
-    def move(self, key: Key, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        for tag in self._tags_of(old):
-            members = self._items[tag]
-            del members[key]
-            if not members:
-                del self._items[tag]
-        if new is not None:
-            for tag in self._tags_of(new):
-                self._items.setdefault(tag, {})[key] = new
-
-    def _tags_of(self, item: AnyWatched | None) -> frozenset[str]:
-        return (
-            frozenset(self._list_tags(item.decoded)) if isinstance(item, WatchedObject) else _NONE
-        )
+        return self._by_tag.tagged(*tags)
 
 
 class _Index(Generic[Cached, _Tag]):
-    """Objects by a tag; an object carries at most one."""
+    """Objects by the tags that they carry."""
 
-    def __init__(self, tag: Callable[[Cached], _Tag | None]) -> None:
-        self._tag: Callable[[Cached], _Tag | None] = tag
+    def __init__(self, list_tags: Callable[[Cached], Iterable[_Tag | None]]) -> None:
+        """None is no tag."""
+        self._list_tags: Callable[[Cached], Iterable[_Tag | None]] = list_tags
         self._items: dict[_Tag, dict[Key, Cached]] = {}
 
-    def tagged(self, tag: _Tag) -> Sequence[Cached]:
-        return tuple(self._items.get(tag, {}).values())
+    def tagged(self, *tags: _Tag) -> Sequence[Cached]:
+        found: dict[Key, Cached] = {}
+        for tag in tags:
+            found.update(self._items.get(tag, {}))
+        return tuple(found.values())
 
     def move(self, key: Key, old: Cached | None, new: Cached | None) -> None:
-        before = None if old is None else self._tag(old)
-        after = None if new is None else self._tag(new)
-        if before is not None and before != after:
-            members = self._items[before]
-            del members[key]
-            if not members:
-                del self._items[before]
-        if new is not None and after is not None:
-            self._items.setdefault(after, {})[key] = new
+        before = () if old is None else tuple(self._list_tags(old))
+        after = () if new is None else tuple(self._list_tags(new))
+        for tag in before if before != after else ():
+            if tag is not None and tag not in after:
+                members = self._items.get(tag, {})  # it may be listed twice
+                members.pop(key, None)
+                if not members:
+                    self._items.pop(tag, None)
+        for tag in after:
+            if new is not None and tag is not None:
+                self._items.setdefault(tag, {})[key] = new
 
 
 class _Named(Protocol):
