@@ -13,12 +13,11 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.scales import change_decoder
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.names import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, Bench, read_watch
@@ -174,39 +173,3 @@ def _decode_below(body: bytes, *, frames: int) -> dict[str, object]:
     if frames:
         return _decode_below(body, frames=frames - 1)
     return msgspec.json.decode(body, type=dict[str, object])
-
-
-async def test_fp13_a_line_that_only_opens_is_no_event(bench: Bench) -> None:
-    bench.server.on(
-        "GET", POD_LIST, stream([b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n"])
-    )
-    with pytest.raises(Unreachable, match="no watch event"):
-        await read_watch(bench.client())
-
-
-async def test_li09_a_put_leaves_out_the_owners_of_fields(bench: Bench) -> None:
-    """The API bench.server keeps what it has then; sent, it would have to be nested as deeply."""
-    deep: dict[str, object] = {}
-    for _ in range(900):
-        deep = {"f:a": deep}
-    body: JsonObject = {"metadata": {"name": "a", "managedFields": [deep]}, "status": {}}
-    bench.server.on("PUT", SET_STATUS, reply(b"{}"))
-    bench.server.on("PUT", SET, reply(b"{}"))
-    await bench.client().replace_status(STATEFULSETS, "prod", "a", body)
-    await bench.client().replace(STATEFULSETS, "prod", "a", body)
-    expected = {"metadata": {"name": "a"}, "status": {}}
-    assert [one.json for one in bench.server.requests] == [expected, expected]
-
-
-async def test_d54_what_is_requested_of_the_api_server(bench: Bench) -> None:
-    """As client-go's reflector reads: state first, at least as new as any there is."""
-    bench.server.on("GET", POD_LIST, stream([b'{"type":"BOOKMARK","object":{}}\n']))
-    async with bench.watch(60, version="", has_state=True) as events:
-        assert [event.type async for event in events] == ["BOOKMARK"]
-    assert bench.server.requests[0].query == {
-        "watch": "1",
-        "allowWatchBookmarks": "true",
-        "sendInitialEvents": "true",
-        "resourceVersionMatch": "NotOlderThan",
-        "timeoutSeconds": "60",
-    }

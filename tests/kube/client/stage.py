@@ -74,6 +74,14 @@ def read_watch(seconds: float, what: Any = PODS, namespace: str = "prod", **how:
     return run
 
 
+def with_deep_owners(body: JsonObject) -> JsonObject:
+    """Return an object whose owners of fields nest deeply."""
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"f:a": deep}
+    return {"metadata": {"name": "a", "managedFields": [deep]}, **body}
+
+
 USES: Final[dict[str, tuple[str, Run]]] = {
     "fetch": (f"GET {PODS_PATH}/a-0", lambda c: c.fetch(PODS, "prod", "a-0")),
     "page": (f"GET {PODS_PATH}", lambda c: c.fetch_page(PODS, "prod")),
@@ -92,6 +100,14 @@ USES: Final[dict[str, tuple[str, Run]]] = {
     "patch": (f"PATCH {SETS_PATH}/a", lambda c: c.patch(STATEFULSETS, "prod", "a", WRITTEN)),
     "json-patch": (f"PATCH {SETS_PATH}/a", lambda c: c.patch(STATEFULSETS, "prod", "a", STEPS)),
     # Further ones, which `each` leaves out
+    "status-deep": (
+        f"PUT {SETS_PATH}/a/status",
+        lambda c: c.replace_status(STATEFULSETS, "prod", "a", with_deep_owners(WRITTEN)),
+    ),
+    "replace-deep": (
+        f"PUT {SETS_PATH}/a",
+        lambda c: c.replace(STATEFULSETS, "prod", "a", with_deep_owners(WRITTEN)),
+    ),
     "patch-nothing": (f"PATCH {SETS_PATH}/a", lambda c: c.patch(STATEFULSETS, "prod", "a", {})),
     "no-steps": (f"PATCH {SETS_PATH}/a", lambda c: c.patch(STATEFULSETS, "prod", "a", [])),
     "apply": (
@@ -120,6 +136,7 @@ USES: Final[dict[str, tuple[str, Run]]] = {
     "turn": (f"GET {PODS_PATH}", lambda c: c.wait_turn(PODS, "prod")),
     "page-of-turn": (f"GET {PODS_PATH}", lambda c: c.fetch_page(PODS, "prod", has_turn=True)),
     "watch-some": (f"GET {PODS_PATH}", read_watch(40.4, selector="a=b", resource_version="")),
+    "watch-state": (f"GET {PODS_PATH}", read_watch(60, resource_version="", has_state=True)),
     "watch-long": (f"GET {PODS_PATH}", read_watch(600)),
     "hooks": (
         f"GET {HOOKS_PATH}",
@@ -213,6 +230,7 @@ class CallStage(stories.Steps):
             "head": cut(CHUNKED),
             "part": stream([event("ADDED", 6)[:-9]]),
             "garbage": stream([b"not json\n"]),
+            "brackets": stream([b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n"]),
             "18MB": stream([b"x" * 9_000_000, b"y" * 9_000_000]),
             "endless": stream(self._endless()),
             "html": reply(b"<html>", 200, Content_Type="text/html"),
