@@ -241,32 +241,11 @@ def _explain_pod(
     )
 
 
-class _RolloutRule(Protocol):
-    """How an Executor reads and plans StatefulSets that move together, as a `Group`."""
-
-    def observe(self, name: GroupName) -> Group: ...
-
-    async def observe_live(self, cached: Group) -> Group:
-        """Return them from a live read. Raises what `Reader.fetch_page` raises."""
-        ...
-
-    async def record(self, live: Group) -> None:
-        """Record the plan by a live read, before any of it is done."""
-        ...
-
-    def plan(self, group: Group) -> Plan: ...
-
-    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int: ...
-
-    def list_locks(self, group: Group) -> Sequence[str]:
-        """Return the keys of the locks to hold from before the live read to the last delete."""
-        ...
-
-    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]: ...
-
-
 class LabelRule:
-    """The rule of rollout groups by label. Implements `_RolloutRule`."""
+    """How an Executor reads and plans StatefulSets that move together as a `Group`.
+
+    This is the rule of rollout groups by label; that of policies is derived from it.
+    """
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -275,10 +254,14 @@ class LabelRule:
         return self._observer.observe(name)
 
     async def observe_live(self, cached: Group) -> Group:
+        """Return them from a live read. Raises what `Reader.fetch_page` raises."""
         return await self._observer.observe_live(cached)
 
     async def record(self, live: Group) -> None:
-        """Record nothing: the plan follows from the StatefulSets alone."""
+        """Record the plan by a live read, before any of it is done.
+
+        The plan of a label follows from the StatefulSets alone: nothing is recorded.
+        """
 
     def plan(self, group: Group) -> Plan:
         return plan_group(group)
@@ -287,6 +270,7 @@ class LabelRule:
         return choose_limit(sts)[0]
 
     def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the keys of the locks to hold from before the live read to the last delete."""
         return (group_lock(group.name),)
 
     def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
@@ -296,36 +280,35 @@ class LabelRule:
 class _RolloutClient(LiveReader, Writer, Protocol): ...
 
 
-class _Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a revision was not recorded; empty where it was."""
-
-    reasons: tuple[Reason, ...] = ()
-    cut_short: str = ""
-
-
 class _Revisions:
     """Records the revisions of zones that are rolled out, unless Kubernetes has done so."""
 
-    def __init__(self, client: _RolloutClient, rule: _RolloutRule, clock: Clock) -> None:
+    def __init__(self, client: _RolloutClient, rule: LabelRule, clock: Clock) -> None:
         self._client, self._rule, self._clock = client, rule, clock
 
-    async def record(self, group: GroupName, action: RecordRevision) -> _Recording:
-        """Record it, unless the caches or the API server show that the zone has changed."""
+    async def record(self, group: GroupName, action: RecordRevision, report: Report) -> bool:
+        """Record it, unless the caches or the API server show that the zone has changed.
+
+        Returns whether it is recorded; the report has why it is not.
+        """
         zone = action.zone
         await self._client.wait_turn(STATEFULSETS, zone.namespace)
         if not _is_planned(self._rule.plan(self._rule.observe(group)), action):
-            return _explain_moved(action)  # while it waited for its turn
+            report.reasons.append(_explain_moved(action))  # while it waited for its turn
+            return False
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
             # A pod may have been evicted since the pods were read, unknown to the status.
-            return _Recording(cut_short=describe_slow(zone.name))
+            report.cut_short = describe_slow(zone.name)
+            return False
         try:
             live = decode_statefulset(body)
         except DecodeError as error:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         if not _is_rolled_out(live, action):
-            return _explain_moved(action)
+            report.reasons.append(_explain_moved(action))
+            return False
         keys = {
             **self._rule.name_set(group, zone),
             "revision": action.revision,
@@ -335,13 +318,13 @@ class _Revisions:
         if live.current_revision == live.update_revision:
             # By an earlier attempt, or by the StatefulSet controller: the cache will show it.
             log.info("Revision is recorded already", **keys)
-            return _Recording()
+            return True
         log.info("Recording revision", **keys)
         whole = msgspec.json.decode(body, type=JsonObject)
         status = msgspec.convert(whole["status"], type=JsonObject)
         whole["status"] = {**status, "currentRevision": action.revision}
         await self._client.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
-        return _Recording()
+        return True
 
 
 def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
@@ -368,11 +351,10 @@ def _is_planned(plan: Plan, action: RecordRevision) -> bool:
     )
 
 
-def _explain_moved(action: RecordRevision) -> _Recording:
+def _explain_moved(action: RecordRevision) -> Reason:
     zone = action.zone.name
     text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
-    reason = Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
-    return _Recording(reasons=(reason,))
+    return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
 # No other pod is tried after these: the live read is too old, or the refusal applies to all.
@@ -400,7 +382,7 @@ class Executor:
     def __init__(
         self,
         context: Context,
-        rule: _RolloutRule,
+        rule: LabelRule,
         arbiter: Arbiter,
         *,
         client: _RolloutClient,
@@ -426,10 +408,7 @@ class Executor:
                 case ReplacePods():
                     await self._replace(group, action, report)
                 case RecordRevision():
-                    recording = await self._revisions.record(group.name, action)
-                    report.reasons.extend(recording.reasons)
-                    report.cut_short = recording.cut_short
-                    if not (recording.reasons or recording.cut_short):
+                    if await self._revisions.record(group.name, action, report):
                         self._on_step(group, action)
                 case _:
                     assert_never(action)

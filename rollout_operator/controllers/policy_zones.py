@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
+from rollout_operator.controllers.executor import LabelRule
 from rollout_operator.controllers.observe import Observer, choose_selectors
 from rollout_operator.guards.turns import group_lock, policy_lock
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, list_items
@@ -294,11 +295,12 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """By StatefulSet, the fewest replicas since its update revision came."""
 
 
-class PolicyRule:
-    """Plans for the policies of one namespace, by their names. Implements `_RolloutRule`."""
+class PolicyRule(LabelRule):
+    """Plans for the policies of one namespace, by their names."""
 
     def __init__(self, namespace: str, observer: Observer, owners: Owners) -> None:
-        self._namespace, self._observer, self._owners = namespace, observer, owners
+        super().__init__(observer)
+        self._namespace, self._owners = namespace, owners
         self._records: dict[GroupName, PolicyRecord] = {}
         self._beginnings: dict[GroupName, Callable[[Group], Awaitable[None]]] = {}
 
