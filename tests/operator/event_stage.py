@@ -4,15 +4,20 @@ After each command stands what was written since, with the note where somebody i
 """
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers import context
+from rollout_operator.controllers.unobeyed import UnobeyedPolicies
+from rollout_operator.kube.api import Page, Resource
 from rollout_operator.model.budget import EventRecord, FlawedBudget
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import ApiError, Denied, GroupName, NotFound, Uid, Unreachable
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
@@ -27,16 +32,46 @@ from tests.virtual_time import VirtualClock
 REFUSED: Final = Verdict(
     is_allowed=False, reason=Reason(Code.NO_DOWNSCALE, "not allowed", Severity.WARN)
 )
+_LINE: Final = re.compile(r'.*level=(\w+).*?msg="([^"]*)"(?: policies=(\S+) reason=(\S+))?.*')
 BAD: Final = FlawedBudget(
     namespace="test", name="zpdb", uid=Uid("z"), resource_version="1", problem="no"
 )
 
 
+ANSWERS: Final[dict[str, ApiError]] = {
+    "absent": NotFound("no kind"), "down": Unreachable("down"), "denied": Denied("forbidden"),
+}  # fmt: skip
+
+
+class Api(StoredEvents):
+    """Knows of policies, too, or answers in their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policies: list[str] = []
+        self.answer: ApiError | None = None
+        self.lists = 0
+
+    async def fetch_page(self, resource: Resource, namespace: str, **query: Any) -> Page:
+        self.lists += 1
+        if self.answer is not None:
+            raise self.answer
+        # At version 0 the API server ignores the limit.
+        is_cached = query.get("resource_version") == "0"
+        bodies = [
+            {"metadata": {"name": n, "namespace": namespace, "uid": n, "resourceVersion": "1"}}
+            for n in self.policies[: None if is_cached else query["limit"]]
+        ]
+        items = [msgspec.Raw(msgspec.json.encode(body)) for body in bodies]
+        return Page(items=items, resource_version="1")
+
+
 class EventStage(Steps):
     """The Events of an operator; each text of a refusal is counted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.api, self.shown, self.worded = StoredEvents(), 0, 0
+    def __init__(self, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines = lines
+        self.api, self.shown, self.worded = Api(), 0, 0
 
         def render(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:
             self.worded += 1
@@ -51,18 +86,19 @@ class EventStage(Steps):
         self.context.sets.replace_all([sts("a"), sts("b")])
         self.context.pods.replace_all([pod("a", 0)])
         self.states, self.events = self.context.group_states, self.context.events
-        async with TaskStack() as tasks:
-            self.events.start(tasks)
+        async with TaskStack() as self.tasks:
+            self.events.start(self.tasks)
             return await super().play(commands)
 
     def look(self) -> list[str]:
         found = [*self.api.events.values()][self.shown :]
         self.shown += len(found)
         notes = (f": {one['note']}" * ("not allowed" in one["note"]) for one in found)
-        return [
+        shown = [
             f"{one['regarding']['name']} {one['reason']}{note}"
             for one, note in zip(found, notes, strict=True)
         ]
+        return shown if len(shown) < 9 else [shown[0], f"and {len(shown) - 1} more"]
 
     async def do_wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -115,6 +151,34 @@ class EventStage(Steps):
 
     async def do_unwritten(self) -> None:
         """Begin without a sender."""
+
+    # Policies
+
+    async def do_unobeyed(self) -> None:
+        """Look for policies, as an operator does that obeys none."""
+        UnobeyedPolicies(self.context, None).start(self.tasks)
+
+    async def do_policies(self, *names: str) -> None:
+        self.api.policies += names
+
+    async def do_many(self, count: str) -> None:
+        self.api.policies = [f"{number:02}" for number in range(int(count))]
+
+    async def do_lists(self, answer: str = "") -> str:
+        """Answer lists of policies so from now on; show how many there were."""
+        count, self.api.lists = self.api.lists, 0
+        self.api.answer = ANSWERS[answer] if answer else None
+        return f"{count} lists"
+
+    async def do_note(self) -> str:
+        [*_, last] = self.api.events.values()
+        return str(last["note"])
+
+    async def do_log(self) -> str:
+        """Show what was logged, and how loud; then forget it."""
+        found = Counter(_LINE.sub(r"\1 \2 \3 \4", one.strip()).strip() for one in self.lines)
+        self.lines.clear()
+        return ", ".join(f"{one} x{n}" if n > 1 else one for one, n in found.items())
 
     async def do_words(self) -> str:
         """Show how many refusals were put into words, and how many had no room."""

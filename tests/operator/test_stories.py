@@ -16,8 +16,10 @@ TEXTS: Final = {*Path(__file__).parent.glob("*.txt")} - {EVENTS}
 
 
 @pytest.mark.parametrize("story", read_stories(EVENTS))
-def test_events(story: Story, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
-    _play(story, golden, EventStage(monkeypatch))
+def test_events(
+    story: Story, golden: Golden, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _play(story, golden, EventStage(lines, monkeypatch))
 
 
 @pytest.mark.thorough
