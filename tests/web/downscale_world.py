@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -19,11 +19,10 @@ from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.worker import Controller
-from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
-from rollout_operator.guards.grants import InFlight, OwnDeletes
+from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.prepared_pods import PodRecords
-from rollout_operator.guards.tracker import Tracker
 from rollout_operator.guards.turns import Locks
+from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
@@ -163,39 +162,37 @@ class World:
     def restart(self) -> Memory:
         """Forget everything but what the API server holds: a new process."""
         self.starts += 1
-        name, locks = f"process-{self.starts}", Locks()
-        downscales = Downscales(self.clock, late_calls=RETELL)
-        deletes = OwnDeletes(self.pods, self.clock)
-        observer = Observer(
-            namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), in_flight=InFlight(self.pods, deletes, self.clock), now=self.clock.now,
-            find_downscale=downscales.find_underway,
-        )  # fmt: skip
+        name = f"process-{self.starts}"
+        tracker = ("-use-zone-tracker", f"-zone-tracker.config-map-name={self.tracker}")
+        context = FedContext(self.client, self.clock, None, *(tracker if self.tracker else ()))
+        context.sets.replace_all(self.sets.list_all())
+        context.pods.replace_all(self.pods.list_all())
+        self.sets, self.pods = context.sets, context.pods
+        client = cast(ApiClient, self.client)
+        observer = context.make_observer(client)
+        records = PodRecords(client, name)
         hook = PrepareDownscale(
             PrepareContext(
                 parents=Parents(
-                    self.sets, self.client, UnconfirmedReads(self.qps), namespace="test",
+                    self.sets, client, UnconfirmedReads(self.qps), namespace="test",
                     clock=self.clock,
                 ),
-                observer=observer, repeated=RepeatedReads(self.qps, self.clock), locks=locks,
-                downscales=downscales,
-                pod_records=PodRecords(self.client, name), records=self._make_records(downscales),
-                pods=self.calls, clock=self.clock, server_time=self.clock.now,
-                namespace="test", cluster_domain="cluster.local.",
+                observer=observer, repeated=RepeatedReads(self.qps, self.clock),
+                locks=context.locks, downscales=context.downscales, pod_records=records,
+                records=context.make_records(client), pods=self.calls, clock=self.clock,
+                server_time=self.clock.now, namespace="test", cluster_domain="cluster.local.",
                 is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip
         controller = DownscaleController(
-                sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
-                records=self._make_records(downscales),
-                pod_records=PodRecords(self.client, name), calls=self.calls, client=self.client,
-                clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
-            )  # fmt: skip
-        context = FedContext(self.client, self.clock)
-        context.deletes, context.locks = deletes, locks
+            sets=self.sets, pods=self.pods, downscales=context.downscales, locks=context.locks,
+            records=context.make_records(client), pod_records=records, calls=self.calls,
+            client=client, clock=self.clock, server_time=self.clock.now,
+            cluster_domain="cluster.local.",
+        )  # fmt: skip
         executor = Executor(
-            context, LabelRule(observer), OpenArbiter(), client=self.client,
-            recording=self.client, on_step=lambda group, step: None,
+            context, LabelRule(observer), OpenArbiter(), client=client, recording=client,
+            on_step=lambda group, step: None,
         )  # fmt: skip
         queue = Controller(
             "downscales",
@@ -204,15 +201,10 @@ class World:
             backoff=Backoff(first=SECOND, most=15 * SECOND),
             rng=lambda: 1,
         )
-        self.memory = Memory(downscales, controller, hook, executor, observer, locks, queue)
-        return self.memory
-
-    def _make_records(self, downscales: Downscales) -> DownscaleTimes:
-        if not self.tracker:
-            return AnnotationTimes(self.client, downscales)
-        return Tracker(
-            self.client, downscales, namespace="test", name=self.tracker, now=self.clock.now
+        self.memory = Memory(
+            context.downscales, controller, hook, executor, observer, context.locks, queue
         )
+        return self.memory
 
     def sync(self) -> None:
         """Bring the caches up to date: most of the time nothing has changed."""
