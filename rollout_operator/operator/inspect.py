@@ -86,10 +86,10 @@ from rollout_operator.planning.policies import plan_policy
 from rollout_operator.planning.policy_status import find_batch, find_initial, read_resolution
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.scaling import list_references, plan_scaling
-from rollout_operator.releases.controller import ListFlux, gather_flux, index_flux
+from rollout_operator.releases.controller import gather_targets, index_flux
 from rollout_operator.releases.model.decode_flux import DECODERS
-from rollout_operator.releases.model.plan import FluxTarget, ReleaseObjects, gather_releases
-from rollout_operator.releases.model.releases import RefusedRelease, ReleaseRollout
+from rollout_operator.releases.model.plan import ReleaseObjects, gather_releases
+from rollout_operator.releases.model.releases import ReleaseRollout
 from rollout_operator.releases.planning.bake import selects_namespaces
 from rollout_operator.releases.planning.describe import (
     describe_check,
@@ -98,7 +98,6 @@ from rollout_operator.releases.planning.describe import (
     describe_unreadable_release,
     order_schedules,
 )
-from rollout_operator.releases.planning.flux import list_targets
 from rollout_operator.telemetry.metrics import Metrics, merge_plans
 
 Decoded = TypeVar("Decoded")
@@ -362,7 +361,7 @@ class ObservedReleases(msgspec.Struct, frozen=True):
         broken = self.objects.list_unreadable(kinds.ROLLOUTS.kind)
         described = [
             *(
-                describe_release(each, self.objects, _list_targets(each, list_flux))
+                describe_release(each, self.objects, gather_targets(each, list_flux))
                 for each in self.objects.rollouts
             ),
             *map(describe_unreadable_release, broken),
@@ -381,14 +380,6 @@ class ObservedReleases(msgspec.Struct, frozen=True):
             for each in sorted(own, key=lambda check: check.head.name)
         )
         return tuple(described) or UNSET
-
-
-def _list_targets(
-    rollout: ReleaseRollout | RefusedRelease, list_flux: ListFlux
-) -> tuple[FluxTarget, ...]:
-    current, name = rollout.status.current, rollout.head.name
-    tag = None if current is None else current.version.tag
-    return list_targets(name, tag, gather_flux(name, list_flux))
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ from rollout_operator.releases.controller import (
     ReleaseController,
     ReleaseObserver,
     ReleaseReports,
-    gather_flux,
+    gather_targets,
 )
 from rollout_operator.releases.health_checks import (
     CheckController,
@@ -79,7 +79,6 @@ from rollout_operator.releases.planning.describe import (
     describe_unreadable_release,
     order_schedules,
 )
-from rollout_operator.releases.planning.flux import list_targets
 from rollout_operator.releases.planning.health_checks import describe_stall, find_class, find_reset
 from rollout_operator.releases.planning.schedules import list_by_gate, list_by_rollout
 from rollout_operator.releases.registry import RESULTS, RegistryClient, RegistryExchange
@@ -211,9 +210,7 @@ class RolloutReleases(_Named[ReleaseController]):
 
     def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
         """Return the known places that carry the tag of a Rollout."""
-        current, name = rollout.status.current, rollout.head.name
-        tag = None if current is None else current.version.tag
-        return list_targets(name, tag, self._flux.get_flux(name))
+        return gather_targets(rollout, self._flux.list_newest)
 
     def get_error(self, name: str) -> str:
         """Return why the last reconcile of a Rollout failed; empty if it did not."""
@@ -284,17 +281,12 @@ class RolloutReleases(_Named[ReleaseController]):
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that may select a HealthCheck of another namespace."""
         checks = list_decoded((old, new), HealthCheck)
-        for rollout in self._list_wide():
-            if any(takes_check(rollout, check) for check in checks):
+        self._wake_wide(lambda rollout: any(takes_check(rollout, check) for check in checks))
+
+    def _wake_wide(self, concerns: Callable[[ReleaseRollout], bool] = lambda rollout: True) -> None:
+        for rollout in self._caches.list_rollouts():
+            if selects_namespaces(rollout) and concerns(rollout):
                 self._queue.add(rollout.head.name)
-
-    def _wake_wide(self) -> None:
-        for rollout in self._list_wide():
-            self._queue.add(rollout.head.name)
-
-    def _list_wide(self) -> list[ReleaseRollout]:
-        rollouts = self._caches.list_rollouts()
-        return [rollout for rollout in rollouts if selects_namespaces(rollout)]
 
     async def _keep_connections(self) -> None:
         try:
@@ -353,9 +345,8 @@ class _HealthChecks(_Named[CheckController]):
         current = rollout.status.current
         if current is None or not current.is_active:
             return ""
-        tag, name = current.version.tag, rollout.head.name
-        targets = list_targets(name, tag, gather_flux(name, self._caches.list_flux))
-        return describe_flux_wait(rollout, tag, targets, self._compat)
+        targets = gather_targets(rollout, self._caches.list_flux)
+        return describe_flux_wait(rollout, current.version.tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
         own: list[tuple[NamespaceChecks, ReleaseRollout]] = [

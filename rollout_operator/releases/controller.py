@@ -74,6 +74,7 @@ from rollout_operator.releases.model.releases import (
     parse_repository,
 )
 from rollout_operator.releases.planning import candidates
+from rollout_operator.releases.planning.bake import selects_namespaces
 from rollout_operator.releases.planning.candidates import needs_metadata
 from rollout_operator.releases.planning.flux import list_targets, plan_due_writes
 from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
@@ -109,6 +110,15 @@ def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
     return (*written, *sorted(list_flux(KUSTOMIZATION, (*tags, *sources)), key=_get_name))
 
 
+def gather_targets(
+    rollout: ReleaseRollout | RefusedRelease, list_flux: ListFlux
+) -> tuple[FluxTarget, ...]:
+    """Return the places of the current tag of a Rollout."""
+    current, name = rollout.status.current, rollout.head.name
+    tag = None if current is None else current.version.tag
+    return list_targets(name, tag, gather_flux(name, list_flux))
+
+
 def index_flux(objects: Iterable[FluxObject]) -> ListFlux:
     tagged = [(flux, frozenset(list_tags(flux))) for flux in objects]
     return lambda kind, tags: (
@@ -142,9 +152,9 @@ class FluxObjects:
         self._doubtful: set[tuple[str, str]] = set()
 
     def get_flux(self, rollout: str) -> tuple[FluxObject, ...]:
-        return gather_flux(rollout, self._list_newest)
+        return gather_flux(rollout, self.list_newest)
 
-    def _list_newest(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
+    def list_newest(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
         cached = self._kinds[kind].store.list_tagged(*tags)
         return list_decoded(map(self._newest[kind].choose, cached), FluxObject)
 
@@ -267,22 +277,23 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         is_wide = False
         try:
             self._check_kinds()
-            is_wide = self._check_selection(rollout)
+            if selects_namespaces(rollout):
+                if problem := self.wide.find_problem():
+                    raise _Unobserved(problem, candidates.CHECKS_UNKNOWN)
+                is_wide = True
             policy = await self._read_policy(rollout)
             reading = describe_policy(policy)
             if self.look_ups is not None:
                 metadata = await self._look_up(rollout, policy, self.look_ups)
         except _Unobserved as error:
             reading = PolicyReading(problem=str(error), reason=error.reason)
-        current, name = rollout.status.current, rollout.head.name
         # From here on nothing is awaited: all of it is of one moment.
-        flux, now = self.flux.get_flux(name), self.now()
-        gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
+        targets, now = gather_targets(rollout, self.flux.list_newest), self.now()
+        gates = list_decoded(self.caches.gates.store.list_tagged(rollout.head.name), ReleaseGate)
         own_checks = () if rollout.spec.checks is None else self.caches.checks.store.list_all()
         checks = list_decoded(own_checks, HealthCheck)
-        tag = None if current is None else current.version.tag
-        targets = list_targets(name, tag, flux)
-        if not reading.problem and (lack := explain_absence(self._list_absent(), targets)):
+        absent = [kind.kind for kind in self.caches.list_written() if kind.is_absent]
+        if not reading.problem and (lack := explain_absence(absent, targets)):
             reading = PolicyReading(problem=lack, reason=candidates.NO_FLUX)
         return ReleaseSnapshot(
             rollout=rollout,
@@ -302,30 +313,16 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_kinds(self) -> None:
         caches = self.caches
-        if caches.gates.is_forbidden:
-            raise _Unobserved(str(caches.gates.lack), candidates.GATES_UNKNOWN)
-        if caches.checks.is_forbidden:
-            raise _Unobserved(str(caches.checks.lack), candidates.CHECKS_UNKNOWN)
-        for kind in (caches.policies, caches.oci_repositories, caches.kustomizations):
+        reasons = {
+            caches.gates: candidates.GATES_UNKNOWN,
+            caches.checks: candidates.CHECKS_UNKNOWN,
+            **dict.fromkeys((caches.policies, *caches.list_written()), ""),
+        }
+        for kind, reason in reasons.items():
             if kind.is_forbidden:
-                raise _Unobserved(str(kind.lack))
+                raise _Unobserved(str(kind.lack), reason)
         if caches.policies.is_absent:
             raise _Unobserved(NO_POLICIES, candidates.NO_FLUX)
-        if lack := explain_absence(self._list_absent()):
-            raise _Unobserved(lack, candidates.NO_FLUX)
-
-    def _list_absent(self) -> list[str]:
-        kinds = (self.caches.oci_repositories, self.caches.kustomizations)
-        return [kind.kind for kind in kinds if kind.is_absent]
-
-    def _check_selection(self, rollout: ReleaseRollout) -> bool:
-        """Return whether other namespaces are read. Raises _Unobserved where they may not be."""
-        checks = rollout.spec.checks
-        if checks is None or checks.namespaces is None:
-            return False
-        if problem := self.wide.find_problem():
-            raise _Unobserved(problem, candidates.CHECKS_UNKNOWN)
-        return True
 
     async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
         spec = rollout.spec
@@ -392,19 +389,16 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         return {tag: metadata for tag, (is_known, metadata) in releases.items() if is_known}
 
 
-def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | None = None) -> str:
-    """Return why no object can get a tag, empty where one can; without targets, none is known.
+def explain_absence(absent: Sequence[str], targets: Collection[FluxTarget]) -> str:
+    """Return why no object can get a tag, empty where one can.
 
-    `absent` are kinds that the cluster does not have.
+    `absent` are kinds of such objects that the cluster does not have.
     """
-    missing = [kind for kind in (OCI_REPOSITORY, KUSTOMIZATION) if kind in absent]
-    if len(missing) > 1:
+    if len(absent) > 1:
         return _NO_TARGETS
-    if not missing or targets is None or targets:
+    if not absent or targets:
         return ""
-    return (
-        f"the cluster has no kind {missing[0]}, and no object of another kind is annotated for it"
-    )
+    return f"the cluster has no kind {absent[0]}, and no object of another kind is annotated for it"
 
 
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:

@@ -177,6 +177,10 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
             self.schedules,
         )
 
+    def list_written(self) -> tuple[FollowedKind, FollowedKind]:
+        """Return the kinds of objects that get a tag."""
+        return self.oci_repositories, self.kustomizations
+
     def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
         return list_decoded(self.rollouts.store.list_all(), ReleaseRollout)
 

@@ -215,15 +215,13 @@ class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What Flux has yet to do before a bake may start."""
 
 
-class _BakeStep(msgspec.Struct, frozen=True, kw_only=True):
-    entry: HistoryEntry
-    events: tuple[ReleaseEvent, ...] = ()
+_BakeStep = tuple[HistoryEntry, tuple[ReleaseEvent, ...]]
 
 
 def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
     """Return the deployment as time and health leave it (REL-71 to 78)."""
     if not entry.is_active:
-        return _BakeStep(entry=entry)
+        return entry, ()
     failed = None if context.is_recovering else _find_failure(entry, context)
     if failed is not None:
         return failed
@@ -231,9 +229,9 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
     if entry.bake_start_time is None:
         waits = _explain_wait(entry, context)
         if waits:
-            return _BakeStep(entry=msgspec.structs.replace(entry, bake_status_message=waits))
+            return msgspec.structs.replace(entry, bake_status_message=waits), ()
         if not context.spec.has_bake:
-            return _BakeStep(entry=_end(entry, BakeStatus.SUCCEEDED, "no bake is configured"))
+            return _end(entry, BakeStatus.SUCCEEDED, "no bake is configured"), ()
         entry = msgspec.structs.replace(
             entry,
             bake_status=BakeStatus.IN_PROGRESS,
@@ -241,8 +239,8 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
             bake_status_message=_describe_start(context),
         )
         started = (_event(_STARTED, entry),)
-    step = _finish(entry, context)
-    return _BakeStep(entry=step.entry, events=started + step.events)
+    entry, events = _finish(entry, context)
+    return entry, started + events
 
 
 def _describe_start(context: BakeContext) -> str:
@@ -351,7 +349,7 @@ def _fail(
         bake_end_time=now,
         failed_health_checks=_bound_failed(failed),
     )
-    return _BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
+    return entry, (_event(FAILED, entry, Severity.WARN),)
 
 
 def _explain_wait(entry: HistoryEntry, context: BakeContext) -> str:
@@ -380,12 +378,12 @@ def _finish(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
     span, began = context.spec.bake_time, entry.bake_start_time
     if span is None:
         done = _end(entry, BakeStatus.SUCCEEDED, "every HealthCheck became healthy")
-        return _BakeStep(entry=msgspec.structs.replace(done, bake_end_time=context.now))
+        return msgspec.structs.replace(done, bake_end_time=context.now), ()
     if began is None or context.now - began < span:
-        return _BakeStep(entry=entry)
+        return entry, ()
     done = _end(entry, BakeStatus.SUCCEEDED, f"the bake of {format_duration(span)} passed")
     done = msgspec.structs.replace(done, bake_end_time=context.now)
-    return _BakeStep(entry=done, events=(_event(_PASSED, done),))
+    return done, (_event(_PASSED, done),)
 
 
 def _end(entry: HistoryEntry, status: BakeStatus, text: str) -> HistoryEntry:

@@ -457,9 +457,9 @@ def _run(state: _ReleasePass) -> ReleasePlan:
     verdict = _assess_all_gates(state)
     health = _assess_blockers(state)
     if state.current is not None:
-        step = bake.advance_bake(state.current, state.bake_context())
-        state.replace(history=(step.entry, *state.status.history[1:]))
-        state.events += step.events
+        entry, events = bake.advance_bake(state.current, state.bake_context())
+        state.replace(history=(entry, *state.status.history[1:]))
+        state.events += events
     _choose_request(state, verdict, health)
     state.problem = state.manual.problem if state.manual else ""
     if state.request is not None and (refusal := snapshot.refused.get(state.request.release.tag)):
