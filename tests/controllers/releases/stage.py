@@ -4,6 +4,7 @@ What is shown is new: calls, tags of the history and of the OCIRepositories, `Re
 """
 
 import json
+import re
 from collections import deque
 from datetime import timedelta
 from typing import Any, Final
@@ -23,6 +24,7 @@ from tests.virtual_time import VirtualClock
 
 PREFIX: Final = "rollout.kuberik.com/"
 KEPT: Final = ("releasesImagePolicy",)
+LONG: Final = re.compile(r"(\w)\*(\d+)")
 SHORT: Final = {"ocirepositories": "oci", "kustomizations": "ks", "rollouts/status": "status"}
 
 
@@ -76,7 +78,7 @@ class ControllerStage(stories.Steps):
             found["Ready"] = "".join(f"{one['status']} {one['reason']}" for one in ready)
             metadata = objects["rollouts", "app"]["metadata"]
             pairs = metadata.get("annotations", {}).items()
-            texts = [f"{key.removeprefix(PREFIX)}={text}" for key, text in pairs]
+            texts = [f"{key.removeprefix(PREFIX)}={_cut(text)}" for key, text in pairs]
             found["annotated"] = " ".join(texts) or "none"
         for plural, name in objects:
             if plural == "ocirepositories":
@@ -96,8 +98,47 @@ class ControllerStage(stories.Steps):
         return found
 
     async def do_annotate(self, *words: str) -> None:
+        """Set annotations: `annotate retry=1 deploy-user=x*5000` has one of 5000 characters."""
         pairs = (word.partition("=") for word in words)
-        self.rollout["metadata"]["annotations"] = {PREFIX + key: text for key, _, text in pairs}
+        self.rollout["metadata"]["annotations"] = {
+            PREFIX + key: LONG.sub(lambda found: found[1] * int(found[2]), text)
+            for key, _, text in pairs
+        }
+
+    async def do_ask(self, tag: str, text: str) -> str:
+        """A person requests a new version, with this name and this message, in JSON."""
+        self.bench.announce(tag)
+        await self.bench.rest()
+        said = json.loads(LONG.sub(lambda found: found[1] * int(found[2]), text))
+        requested = {"force-deploy": tag, "deploy-user": said, "deploy-message": said}
+        self.rollout["metadata"]["annotations"] = {
+            PREFIX + key: requested[key] for key in requested
+        }
+        await self.bench.rest()
+        entry = self.bench.status["history"][0]
+        return f"{_cut(entry['message'])} by {_cut(entry['triggeredBy']['name'])}"
+
+    async def do_crowd(self, count: str) -> str:
+        """So many Rollouts, each with a gate and objects of Flux; show what a pass of all costs."""
+        names = [f"app-{number}" for number in range(int(count))]
+        add = self.bench.api.add
+        for name in names:
+            add(kinds.ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}})
+            add(kinds.ROLLOUT_GATES, name, {"rolloutRef": {"name": name}})
+            annotated = {"annotations": {f"{PREFIX}rollout": name}}
+            add(kinds.OCI_REPOSITORIES[0], name, {"ref": {}}, metadata=annotated)
+            source = {"kind": "OCIRepository", "name": name}
+            add(kinds.KUSTOMIZATIONS[0], name, {"sourceRef": source})
+        before = 0
+        for _ in range(4):
+            before = len(self.bench.api.calls)
+            self.bench.show()
+            for name in names:
+                await self.bench.step(name)
+        self.calls, self.events = len(self.bench.api.calls), len(self.bench.events)
+        self.shown = self._describe()
+        found = [f"{one.kind}/{one.head.name}" for one in self.bench.flux.get_flux(names[7])]
+        return f"{self.calls - before} calls; {names[7]} regards {' '.join(found)}"
 
     async def do_announce(self, tag: str) -> None:
         self.bench.announce(tag)
@@ -285,6 +326,10 @@ def _read(words: tuple[str, ...]) -> dict[str, Any]:
 
 def _value(text: str) -> object:
     return json.loads(text) if text[:1] in ("{", "[") or text.isdigit() else text
+
+
+def _cut(text: str) -> str:
+    return ascii(text)[1:-1] if len(text) < 40 else f"{text[0]}*{len(text)}"
 
 
 def _shorten(call: str) -> str:
