@@ -1,7 +1,4 @@
-"""The client on the reference registry of the specification (RELB-29, RELB-30, RT-93).
-
-Without a token server, and with one whose tokens it wants.
-"""
+"""The client on the reference registry of the specification, by password (RELB-29, RT-93)."""
 
 import json
 from collections.abc import Iterator
@@ -17,9 +14,7 @@ from rollout_operator.releases.registry import (
     decode_pull_secret,
 )
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels
-from tests.oci.tokens import TokenServer, render_auth, serving_tokens, sign_token
-from tests.world.pki import make_pki
-from tests.world.registry import PASSWORD, USER, authorization, push, push_blob, push_image, serving
+from tests.world.registry import PASSWORD, USER, push, push_blob, serving
 
 pytestmark = pytest.mark.controlplane
 
@@ -84,42 +79,3 @@ async def test_what_it_refuses_is_named(host: str, reader: Reader) -> None:
         await reader.client.fetch_release(absent, access(host))
     with pytest.raises(RegistryUnreachable, match="no TLS connection"):
         await reader.client.fetch_release(image, RegistryAccess())
-
-
-@pytest.fixture(scope="module", name="served")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, TokenServer]]:
-    """Serve one release; only who has a token may read it."""
-    folder = tmp_path_factory.mktemp("registry")
-    pki = make_pki(folder)
-    with serving_tokens(pki) as tokens, serving(folder, render_auth(tokens, pki)) as host:
-        shown = authorization.set(f"Bearer {sign_token(pki, [f'repository:{NAME}:pull,push'])}")
-        push_image(host, "1.0.0", title="App")
-        authorization.reset(shown)
-        yield host, tokens
-
-
-async def test_one_token_is_good_for_a_repository(
-    served: tuple[str, TokenServer], reader: Reader
-) -> None:
-    """RELB-29: it is requested once, to pull, with the password of the pull secret."""
-    host, tokens = served
-    tokens.requested.clear()
-    image = parse_reference(f"{host}/{NAME}:1.0.0")
-
-    found = await reader.client.fetch_release(image, access(host))
-    assert found.title == "App"
-    assert await reader.client.fetch_release(image, access(host)) == found
-    assert tokens.requested == [f"repository:{NAME}:pull"]
-
-
-async def test_without_a_password_there_is_no_token(
-    served: tuple[str, TokenServer], reader: Reader
-) -> None:
-    """RELB-29."""
-    host, tokens = served
-    tokens.requested.clear()
-    image = parse_reference(f"{host}/{NAME}:1.0.0")
-
-    with pytest.raises(RegistryDenied, match="it does not accept the pull secret's entry"):
-        await reader.client.fetch_release(image, access(host, "wrong"))
-    assert tokens.requested == []

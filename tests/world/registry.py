@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -41,21 +40,17 @@ def locate_registry(announce: Announce = sys.stderr.write) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, auth: str = "") -> Iterator[str]:
-    """Serve without TLS and with nothing stored, and yield the host.
-
-    A client needs the password, or what `auth` of its settings says.
-    """
+def serving(folder: Path) -> Iterator[str]:
+    """Serve without TLS and with nothing stored to who has the password, and yield the host."""
     (port,) = free_ports(1)
     users, settings = folder / "users", folder / "registry.yaml"
     users.write_text(f"{USER}:{_HASH}\n")
-    by_password = f"htpasswd: {{realm: tests, path: '{users}'}}"
     settings.write_text(
         "version: 0.1\n"
         "log: {level: warn}\n"
         "storage: {inmemory: {}}\n"
         f"http: {{addr: '127.0.0.1:{port}', secret: tests}}\n"
-        f"auth: {{{auth or by_password}}}\n"
+        f"auth: {{htpasswd: {{realm: tests, path: '{users}'}}}}\n"
     )
     env = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
     command: list[str | Path] = [locate_registry(), "serve", settings]
@@ -82,14 +77,12 @@ def _wait_for(url: str, child: Child) -> None:
 
 
 _PAIR: Final = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-authorization: Final = ContextVar("authorization", default=f"Basic {_PAIR}")
-"""What pushes show: the password, or what a registry wants in place of it."""
 
 
 def _call(method: str, url: str, body: bytes = b"", kind: str = "") -> Mapping[str, str]:
     """Send one request of a push, and return the headers of its answer."""
-    shown = authorization.get()
-    headers = {"Authorization": shown, "Content-Type": kind or "application/octet-stream"}
+    kind = kind or "application/octet-stream"
+    headers = {"Authorization": f"Basic {_PAIR}", "Content-Type": kind}
     with urlopen(Request(url, data=body, headers=headers, method=method)) as answer:
         return dict(answer.headers)
 
