@@ -25,11 +25,6 @@ def elapsed() -> timedelta:
     return timedelta(seconds=asyncio.get_running_loop().time())
 
 
-async def after(seconds: float) -> None:
-    """Let time pass up to this second of the loop."""
-    await asyncio.sleep(seconds - asyncio.get_running_loop().time())
-
-
 class VirtualClock:
     """The `aio.clock.Clock` of the running loop; the wall clock goes along."""
 

@@ -1,13 +1,34 @@
 """Objects that sequences create, and what is read of answers."""
 
-from typing import Any
+from typing import Any, Final
 
+import yaml
 from rollout_lab.model.request import ApiAnswer
 
 from rollout_operator.kube.api import JsonObject
 
 Json = Any
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
+# The shortest of kinds, but for their names.
+SHORTEST: Final[dict[str, JsonObject]] = yaml.safe_load("""
+secret: {apiVersion: v1, kind: Secret}
+pdb: {apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {selector: {matchLabels: {app: x}}}}
+zpdb:
+  apiVersion: rollout-operator.grafana.com/v1
+  kind: ZoneAwarePodDisruptionBudget
+  spec: {selector: {matchLabels: {app: x}}}
+template: {apiVersion: rollout-operator.grafana.com/v1, kind: ReplicaTemplate, spec: {}}
+source: {apiVersion: source.toolkit.fluxcd.io/v1, kind: OCIRepository, spec: {}}
+ks:
+  apiVersion: kustomize.toolkit.fluxcd.io/v1
+  kind: Kustomization
+  spec: {postBuild: {substitute: {}}}
+""")
+
+
+def shortest(kind: str, name: str) -> JsonObject:
+    """Return an object of `SHORTEST`."""
+    return {**SHORTEST[kind], "metadata": {"name": name}}
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: object) -> JsonObject:
@@ -18,11 +39,6 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: object
         "metadata": {"name": name, **metadata},
         "data": {"key": "value"} if data is None else data,
     }
-
-
-def secret(name: str, **fields: object) -> JsonObject:
-    """Return a Secret with such fields beside its metadata."""
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **fields}
 
 
 def statefulset(name: str, replicas: int | None = 3, **spec: object) -> JsonObject:
@@ -47,26 +63,6 @@ def statefulset(name: str, replicas: int | None = 3, **spec: object) -> JsonObje
     }
 
 
-def replica_template(name: str, **spec: object) -> JsonObject:
-    """Return a ReplicaTemplate with such a spec."""
-    return {
-        "apiVersion": "rollout-operator.grafana.com/v1",
-        "kind": "ReplicaTemplate",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def zone_budget(name: str, **spec: object) -> JsonObject:
-    """Return a zone-aware disruption budget of the pods labelled `app: x`."""
-    return {
-        "apiVersion": "rollout-operator.grafana.com/v1",
-        "kind": "ZoneAwarePodDisruptionBudget",
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec},
-    }
-
-
 def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> JsonObject:
     """Return a pod, bound to a node where one is given: only those end gracefully."""
     spec: JsonObject = {"containers": [{"name": "app", "image": image}]}
@@ -77,36 +73,6 @@ def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> 
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": "x"}, **metadata},
         "spec": {**spec, "automountServiceAccountToken": False},
-    }
-
-
-def budget(name: str, **spec: object) -> JsonObject:
-    """Return a PodDisruptionBudget of the pods labelled `app: x`."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec},
-    }
-
-
-def source(name: str) -> JsonObject:
-    """Return an OCIRepository of Flux."""
-    return {
-        "apiVersion": "source.toolkit.fluxcd.io/v1",
-        "kind": "OCIRepository",
-        "metadata": {"name": name},
-        "spec": {},
-    }
-
-
-def kustomization(name: str) -> JsonObject:
-    """Return a Kustomization of Flux."""
-    return {
-        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
-        "kind": "Kustomization",
-        "metadata": {"name": name},
-        "spec": {"postBuild": {"substitute": {}}},
     }
 
 
@@ -136,12 +102,6 @@ def version_of(answer: ApiAnswer) -> str:
     """Return the resourceVersion of an object or of a list."""
     body: Json = answer.body
     return str(body["metadata"]["resourceVersion"])
-
-
-def uid_of(answer: ApiAnswer) -> str:
-    """Return the UID of an object."""
-    body: Json = answer.body
-    return str(body["metadata"]["uid"])
 
 
 def is_going(answer: ApiAnswer) -> bool:

@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from tests.world.forkserver import run_program
-from tests.world.operatorproc import Launch, OperatorProcess
 
 # An interpreter on a machine whose cores are all taken needs some seconds to start.
 END_LIMIT: Final = timedelta(seconds=180)
@@ -72,11 +70,3 @@ def run_command(*command: str, env: Mapping[str, str] | None = None) -> Ended:
 def waiting_at_most(sync: timedelta) -> tuple[str, ...]:
     """Return the command of an operator that waits only so long for its caches."""
     return (sys.executable, "-c", _WITH_LIMITS, f"{sync.total_seconds()}")
-
-
-@asynccontextmanager
-async def running(launch: Launch) -> AsyncIterator[OperatorProcess]:
-    """Yield an operator that is ready; it is killed at the end of the block."""
-    async with OperatorProcess(launch) as operator:
-        await operator.wait_ready()
-        yield operator

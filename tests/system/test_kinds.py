@@ -35,7 +35,7 @@ from tests.rendered import (
 from tests.stories import Story, read_stories
 from tests.system.waits import show_columns
 from tests.world.api import NAMESPACES, PATCH_TYPES, STATEFULSETS, Answer, Json, Resource
-from tests.world.budgets import CRDS, FOLDER, install_kinds
+from tests.world.budgets import CRDS, FOLDER, ZONE_BUDGETS, install_kinds
 from tests.world.manifests import KINDS, read_manifests
 from tests.world.world import World
 
@@ -63,6 +63,7 @@ PLAIN: Final[dict[str, Json]] = {
     "RolloutSchedule": RULES,
     "ClusterRolloutSchedule": RULES,
     "HealthCheck": {},
+    "ZoneAwarePodDisruptionBudget": {"selector": {"matchLabels": {"app": "x"}}},
 }
 
 
@@ -76,7 +77,7 @@ async def install_all(world: World) -> AsyncIterator[dict[str, Resource]]:
     await install_kinds(world.api)
     await install_kinds(world.api, RELEASES)
     crds = read_manifests(RELEASES)
-    yield {
+    yield {"ZoneAwarePodDisruptionBudget": ZONE_BUDGETS} | {
         crd["spec"]["names"]["kind"]: Resource(
             "kuberik.com/v1alpha1",
             crd["spec"]["names"]["plural"],
@@ -105,8 +106,9 @@ async def test_what_the_schemas_make_of_objects(
             answer = await _try_policy(world, changes)
         else:
             given = bend({"spec": PLAIN[kind]}, changes)["spec"]
-            body = {"apiVersion": "kuberik.com/v1alpha1", "kind": kind, "spec": given}
-            answer = await _try(world, kinds[kind], body)
+            resource = kinds[kind]
+            body = {"apiVersion": resource.api_version, "kind": kind, "spec": given}
+            answer = await _try(world, resource, body)
         if not changes:
             plain[kind] = answer.body["spec"]
         story.check(_tell(answer, given, plain[kind] if changes else {}), golden)
@@ -134,11 +136,17 @@ async def _try(world: World, resource: Resource, body: Json) -> Answer:
     return await world.api.exchange("POST", path, body=named, query={"dryRun": "All"})
 
 
+RULES_OF_BUDGETS: Final = re.findall(
+    r"message: (?:>-\s+)?(.+)", (FOLDER / "zoneawarepoddisruptionbudgets.yaml").read_text()
+)
+
+
 def _tell(answer: Answer, given: Json, plain: Json) -> str:
     """Return the fields that are neither as given nor as they are else, or what is wrong."""
     if answer.status == 422:
         fields = {*re.findall(r"spec(?:\.\w+|\[\d+\])+", answer.message)}
-        return f"refused: {'; '.join(sorted(fields))}"
+        said = [rule for rule in RULES_OF_BUDGETS if rule in answer.message]
+        return f"refused: {'; '.join(said or sorted(fields))}"
     stored = answer.body["spec"]
     shown = {key: one for key, one in stored.items() if one not in (plain.get(key), given.get(key))}
     shown |= dict.fromkeys({*given} - {*stored}, "dropped")

@@ -80,7 +80,6 @@ async def _is_served(api: Api, spec: Json) -> bool:
 
 
 GROUP: Final = "rollout-group"
-PARTITION: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"
 POLICY: Final = "policy/v1"
 # What `kubectl drain` sees as "try again".
 TRY_AGAIN: Final = 429
@@ -104,11 +103,6 @@ def zone_budget(name: str, selector: Mapping[str, str], **spec: object) -> Json:
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": dict(selector)}, **spec},
     }
-
-
-def by_partition(name: str, selector: Mapping[str, str], **spec: object) -> Json:
-    """Return a budget that counts by partition: the ordinal of a pod."""
-    return zone_budget(name, selector, podNamePartitionRegex=PARTITION, **spec)
 
 
 def grouped_zones(

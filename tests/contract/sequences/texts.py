@@ -21,6 +21,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,12 +59,17 @@ KINDS: Final[Mapping[str, tuple[Resource, Callable[[str], JsonObject]]]] = {
     "cm": (CONFIG_MAPS, bodies.config_map),
     "pod": (PODS, bodies.pod),
     "sts": (STATEFULSETS, bodies.statefulset),
-    "secret": (SECRETS, bodies.secret),
-    "pdb": (BUDGETS, bodies.budget),
-    "zpdb": (ZONE_BUDGETS, bodies.zone_budget),
-    "template": (REPLICA_TEMPLATES, bodies.replica_template),
-    "source": (OCI_REPOSITORIES[0], bodies.source),
-    "ks": (KUSTOMIZATIONS[0], bodies.kustomization),
+    **{
+        kind: (resource, partial(bodies.shortest, kind))
+        for kind, resource in (
+            ("secret", SECRETS),
+            ("pdb", BUDGETS),
+            ("zpdb", ZONE_BUDGETS),
+            ("template", REPLICA_TEMPLATES),
+            ("source", OCI_REPOSITORIES[0]),
+            ("ks", KUSTOMIZATIONS[0]),
+        )
+    },
 }
 CONTENT_TYPES: Final = {
     "patch": MERGE_PATCH,
