@@ -6,7 +6,6 @@ not here is a 404, as for a resource that no server knows.
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -58,6 +57,24 @@ from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import compile_pattern
 
 _ALWAYS: Final = frozenset({"apiVersion", "kind", "metadata"})
+Usual = Mapping[str, object] | tuple[Mapping[str, object]] | str | int
+"""Defaults: of a mapping below a key, or, in parentheses, of the mappings that are there."""
+
+
+def fill(obj: JsonObject, usual: Mapping[str, object]) -> None:
+    """Give an object, in place, what it lacks."""
+    for key, value in usual.items():
+        match value:
+            case dict():
+                inner = obj.setdefault(key, {})
+                if isinstance(inner, dict):
+                    fill(inner, value)
+            case (dict(each_usual),):
+                for each in children(obj, key) or [child(obj, key)]:
+                    if each:
+                        fill(each, each_usual)
+            case _:
+                obj.setdefault(key, value)
 
 
 def _nothing(obj: JsonObject) -> None:
@@ -81,8 +98,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its name must be a DNS label; else a subdomain."""
     keeps_status: bool = False
     """Whether a status is taken from its creator."""
-    defaults: Mapping[str, Callable[[JsonObject], None]] = {}
-    """What fills in what is absent in each field, given the whole object.
+    defaults: Mapping[str, "Usual | Callable[[JsonObject], None]"] = {}
+    """What is filled in where it is absent in each field, or what does so, given the whole object.
 
     Done to every version that has the field changed, also between mutating webhooks.
     """
@@ -254,24 +271,9 @@ CONFIG_MAP: Final = Rules(parts=frozenset({"data", "binaryData", "immutable"}))
 LEASE: Final = Rules()
 
 
-def _default_empty_spec(obj: JsonObject) -> None:
-    obj.setdefault("spec", {})
-
-
-def _default_status(obj: JsonObject) -> None:
-    obj.setdefault("status", {})
-
-
-def _default_budget_status(obj: JsonObject) -> None:
-    status = obj.setdefault("status", {})
-    assert isinstance(status, dict)
-    for key in _BUDGET_COUNTS:
-        status.setdefault(key, 0)
-
-
 BUDGET: Final = Rules(
     raises_generation=("spec",),
-    defaults={"spec": _default_empty_spec, "status": _default_budget_status},
+    defaults={"spec": {}, "status": dict.fromkeys(_BUDGET_COUNTS, 0)},
 )
 
 
@@ -294,45 +296,27 @@ def _keep_spec(old: JsonObject, new: JsonObject) -> None:
 
 NAMESPACE: Final = Rules(
     has_label_name=True,
-    defaults={
-        "spec": _default_empty_spec,
-        "status": _default_status,
-        "metadata": _name_namespace,
-    },
+    defaults={"spec": {}, "status": {}, "metadata": _name_namespace},
     on_create=_begin_namespace,
     on_update=_keep_spec,
 )
-NODE: Final = Rules(
-    keeps_status=True, defaults={"spec": _default_empty_spec, "status": _default_status}
+NODE: Final = Rules(keeps_status=True, defaults={"spec": {}, "status": {}})
+
+_HOOK: Final[Mapping[str, object]] = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "timeoutSeconds": 10,
+    "rules": ({"scope": "*"},),
+    "clientConfig": ({"service": ({"port": 443},)},),
+}
+VALIDATING: Final = Rules(
+    parts=frozenset({"webhooks"}), raises_generation=("webhooks",), defaults={"webhooks": (_HOOK,)}
 )
-
-
-def _default_hooks(is_mutating: bool, obj: JsonObject) -> None:
-    for hook in children(obj, "webhooks"):
-        hook.setdefault("failurePolicy", "Fail")
-        hook.setdefault("matchPolicy", "Equivalent")
-        hook.setdefault("namespaceSelector", {})
-        hook.setdefault("objectSelector", {})
-        hook.setdefault("timeoutSeconds", 10)
-        if is_mutating:
-            hook.setdefault("reinvocationPolicy", "Never")
-        for rule in children(hook, "rules"):
-            rule.setdefault("scope", "*")
-        service = child(hook, "clientConfig", "service")
-        if service:
-            service.setdefault("port", 443)
-
-
-def _hook_rules(default: Callable[[JsonObject], None]) -> Rules:
-    return Rules(
-        parts=frozenset({"webhooks"}),
-        raises_generation=("webhooks",),
-        defaults={"webhooks": default},
-    )
-
-
-VALIDATING: Final = _hook_rules(partial(_default_hooks, False))
-MUTATING: Final = _hook_rules(partial(_default_hooks, True))
+MUTATING: Final = msgspec.structs.replace(
+    VALIDATING, defaults={"webhooks": ({**_HOOK, "reinvocationPolicy": "Never"},)}
+)
 
 
 _GRACE_SECONDS: Final = 30
@@ -341,11 +325,13 @@ _POD: Final[JsonObject] = {
     "terminationGracePeriodSeconds": _GRACE_SECONDS,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
+    "securityContext": {},
 }
 _FILLED: Final = ("volumes", "initContainers", "ephemeralContainers", "hostNetwork")
 _CONTAINER: Final[JsonObject] = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
+    "resources": {},
 }
 _FILLED_IN_CONTAINERS: Final = frozenset(
     {"ports", "env", "livenessProbe", "readinessProbe", "startupProbe", "volumeMounts"}
@@ -364,9 +350,7 @@ def default_template(holder: JsonObject) -> None:
 
 def default_pod_spec(spec: JsonObject) -> None:
     """Fill the spec of a pod or of a template. Raises NotModelled."""
-    for key, value in _POD.items():
-        spec.setdefault(key, value)
-    spec.setdefault("securityContext", {})
+    fill(spec, _POD)
     # Two names of one field: the server keeps both alike.
     account = text(spec, "serviceAccountName") or text(spec, "serviceAccount")
     if account:
@@ -402,9 +386,7 @@ def _default_container(obj: JsonObject) -> None:
     filled = sorted(_FILLED_IN_CONTAINERS & obj.keys())
     expect(not filled and not child(obj, "resources"), "a container without defaults of", filled)
     obj.setdefault("imagePullPolicy", _pull_policy(text(obj, "image")))
-    for key, value in _CONTAINER.items():
-        obj.setdefault(key, value)
-    obj.setdefault("resources", {})
+    fill(obj, _CONTAINER)
 
 
 def _pull_policy(image: str) -> str:
@@ -414,13 +396,20 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
 
 
-_HISTORY_LIMIT: Final = 10
 _ROLLING_SHARE: Final = re.compile(r"[1-9][0-9]?%|100%")
 _RETENTION: Final = "persistentVolumeClaimRetentionPolicy"
 _MAY_CHANGE: Final = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *(_RETENTION, "minReadySeconds"),
 )
+_SET: Final[Mapping[str, object]] = {
+    "serviceName": "",
+    "podManagementPolicy": "OrderedReady",
+    "updateStrategy": {},
+    _RETENTION: {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    "replicas": 1,
+    "revisionHistoryLimit": 10,
+}
 _SET_FIELDS: Final = frozenset((*_MAY_CHANGE, "selector", "serviceName", "podManagementPolicy"))
 _COUNTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
@@ -432,10 +421,8 @@ def _default_set(obj: JsonObject) -> None:
     expect(not spec.get("volumeClaimTemplates"), "a set without claims", spec)
     for key in spec.keys() - _SET_FIELDS:
         del spec[key]
-    spec.setdefault("serviceName", "")
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = spec.setdefault("updateStrategy", {})
-    assert isinstance(strategy, dict)
+    fill(spec, _SET)
+    strategy = child(spec, "updateStrategy")
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
         strategy.setdefault("rollingUpdate", {})
@@ -443,20 +430,7 @@ def _default_set(obj: JsonObject) -> None:
     if strategy["type"] == "RollingUpdate" and isinstance(rolling, dict):
         rolling.setdefault("partition", 0)
         rolling.setdefault("maxUnavailable", 1)  # since 1.37
-    retention = spec.setdefault(_RETENTION, {})
-    assert isinstance(retention, dict)
-    for key in ("whenDeleted", "whenScaled"):
-        retention.setdefault(key, "Retain")
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", _HISTORY_LIMIT)
     default_template(spec)
-
-
-def _default_set_status(obj: JsonObject) -> None:
-    status = obj.setdefault("status", {})
-    assert isinstance(status, dict)
-    status.setdefault("replicas", 0)
-    status.setdefault("availableReplicas", 0)
 
 
 def _begin_set(obj: JsonObject) -> None:
@@ -488,21 +462,17 @@ def _check_set_update(old: JsonObject, new: JsonObject) -> None:
 STATEFULSET: Final = Rules(
     raises_generation=("spec",),
     has_label_name=True,
-    defaults={"spec": _default_set, "status": _default_set_status},
+    defaults={"spec": _default_set, "status": {"replicas": 0, "availableReplicas": 0}},
     on_create=_begin_set,
     check=_check_set,
     check_update=_check_set_update,
 )
 
 
-def _default_revision(obj: JsonObject) -> None:
-    obj.setdefault("revision", 0)
-
-
 CONTROLLER_REVISION: Final = Rules(
     parts=frozenset({"data", "revision"}),
     raw=frozenset({"data"}),
-    defaults={"revision": _default_revision},
+    defaults={"revision": 0},
 )
 
 
@@ -511,13 +481,18 @@ _TOLERATED: Final[list[JsonObject]] = [
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in _FAILING_NODE
 ]
-_NEW_STATUS: Final[dict[str, Callable[[], object]]] = {
-    "state": dict,
-    "lastState": dict,
-    "ready": bool,
-    "restartCount": int,
-    "image": str,
-    "imageID": str,
+_NEW_STATUS: Final[Mapping[str, object]] = {
+    "state": {},
+    "lastState": {},
+    "ready": False,
+    "restartCount": 0,
+    "image": "",
+    "imageID": "",
+}
+_POD_STATUS: Final[Mapping[str, object]] = {
+    "conditions": ({"lastProbeTime": None, "lastTransitionTime": None},),
+    "containerStatuses": (_NEW_STATUS,),
+    "initContainerStatuses": (_NEW_STATUS,),
 }
 
 
@@ -527,18 +502,6 @@ def _default_pod_spec(obj: JsonObject) -> None:
         not_modelled(f"a pod whose spec is {spec!r}")
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-
-
-def _default_pod_status(obj: JsonObject) -> None:
-    status = obj.setdefault("status", {})
-    assert isinstance(status, dict)
-    for condition in children(status, "conditions"):
-        condition.setdefault("lastProbeTime", None)
-        condition.setdefault("lastTransitionTime", None)
-    for key in ("containerStatuses", "initContainerStatuses"):
-        for container in children(status, key):
-            for field, empty in _NEW_STATUS.items():
-                container.setdefault(field, empty())
 
 
 def _begin(obj: JsonObject) -> None:
@@ -574,7 +537,7 @@ def _check_update(old: JsonObject, new: JsonObject) -> None:
 
 POD: Final = Rules(
     raises_generation=("spec",),
-    defaults={"spec": _default_pod_spec, "status": _default_pod_status},
+    defaults={"spec": _default_pod_spec, "status": _POD_STATUS},
     on_create=_begin,
     on_status_update=_settle_status,
     check=_check,
@@ -663,9 +626,13 @@ class ObjectKind(msgspec.Struct, frozen=True):
             value = obj.pop(key)
             if key in rules.parts:
                 obj.update(tidied_fields({key: value}))
-        for key, fill in rules.defaults.items():
-            if key not in kept:
-                fill(obj)
+        for key, usual in rules.defaults.items():
+            if key in kept:
+                continue
+            if callable(usual):
+                usual(obj)
+            else:
+                fill(obj, {key: usual})
 
 
 def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
