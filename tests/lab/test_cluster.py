@@ -257,16 +257,11 @@ def name_container_state(pod: JsonObject) -> str:
 
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "cluster.txt"))
-def test_story(story: Story, golden: Golden) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        stage = ClusterStage()
-        found.extend(await stage.play(story.commands))
-        stage.end()
-
-    run()
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
+    stage = ClusterStage()
+    found = await stage.play(story.commands)
+    stage.end()
     story.check(found, golden)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec.structs import replace
 from rollout_lab.admission.registrations import no_downscale, pod_eviction, prepare_downscale
+from rollout_lab.model.fields import controller_of, is_terminating, name_of, number, text, uid_of
 from rollout_lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -374,35 +375,27 @@ def name_unready(sandbox: Sandbox) -> Missing:
 
 def _name_first(sandbox: Sandbox, name: Callable[[JsonObject], Missing]) -> Missing:
     for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
-        if text := name(found):
-            return f"{_at(found, 'metadata', 'name')}: {text}"
+        if missing := name(found):
+            return f"{name_of(found)}: {missing}"
     return ""
 
 
 def list_pods(sandbox: Sandbox, found: JsonObject) -> list[JsonObject]:
     """Return the pods that a set owns, by name."""
-    uid = _at(found, "metadata", "uid")
-    return [
-        pod
-        for pod in sandbox.api.list(PODS, sandbox.namespace)
-        if any(
-            owner.get("uid") == uid
-            for owner in cast(list[JsonObject], _at(pod, "metadata", "ownerReferences") or [])
-        )
-    ]
+    pods = sandbox.api.list(PODS, sandbox.namespace)
+    return [pod for pod in pods if text(controller_of(pod), "uid") == uid_of(found)]
 
 
 def _lacks_pods(sandbox: Sandbox, found: JsonObject) -> Missing:
-    wanted = _at(found, "spec", "replicas")
-    if _at(found, "metadata", "deletionTimestamp"):
+    wanted = number(found, "spec", "replicas")
+    if is_terminating(found):
         return "is going"
     # The controller may write the status of a set that is gone over that of its successor, as the
     # real one does after a conflict: then it has seen a later generation than there is.
-    observed = cast(int, _at(found, "status", "observedGeneration") or 0)
-    if observed < cast(int, _at(found, "metadata", "generation")):
+    observed = number(found, "status", "observedGeneration")
+    if observed < number(found, "metadata", "generation"):
         return "its status is behind"
-    there = _at(found, "status", "replicas") or 0
-    able = _at(found, "status", "availableReplicas") or 0
+    there, able = (number(found, "status", key) for key in ("replicas", "availableReplicas"))
     if (there, able) != (wanted, wanted) or len(list_pods(sandbox, found)) != wanted:
         return f"{there} pods, {able} available, wants {wanted}"
     return ""
@@ -413,15 +406,8 @@ def _lag(sandbox: Sandbox, found: JsonObject) -> Missing:
     if not pods:
         # Nothing runs, nothing is rolled: the controller moves the revision with the next pod.
         return ""
-    update, current = (_at(found, "status", f"{one}Revision") for one in ("update", "current"))
-    old = [pod for pod in pods if _at(pod, "metadata", "labels", REVISION_LABEL) != update]
+    update, current = (text(found, "status", f"{one}Revision") for one in ("update", "current"))
+    old = [pod for pod in pods if text(pod, "metadata", "labels", REVISION_LABEL) != update]
     if old:
-        return f"outdated: {', '.join(str(_at(pod, 'metadata', 'name')) for pod in old)}"
+        return f"outdated: {', '.join(map(name_of, old))}"
     return "" if current == update else f"current revision {current}, update revision {update}"
-
-
-def _at(found: object, *path: str) -> object:
-    """Return what stands at a path, None where a step of it is missing."""
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found

@@ -140,17 +140,12 @@ class TrackedStage(Steps):
 
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("tracked.txt")))
-def test_story(story: Story, golden: Golden) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def play() -> None:
-        async with Sandbox(namespace="prod") as sandbox:
-            stage = TrackedStage(sandbox)
-            await stage.set_up()
-            found.extend(await stage.play(story.commands))
-
-    play()
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
+    async with Sandbox(namespace="prod") as sandbox:
+        stage = TrackedStage(sandbox)
+        await stage.set_up()
+        found = await stage.play(story.commands)
     story.check(found, golden)
 
 

@@ -16,15 +16,9 @@ from tests.virtual_time import in_virtual_time
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(story: Story, golden: Golden) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await DemoStage().play(story.commands))
-
-    run()
-    story.check(found, golden)
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
+    story.check(await DemoStage().play(story.commands), golden)
 
 
 @in_virtual_time

@@ -4,7 +4,6 @@ Section 3.2: errors, latency, crashes, stale views; partitions; behaviours of po
 """
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,28 +17,24 @@ from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 
 
-def play(commands: Sequence[str], seed: int = 1) -> list[str]:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await NetworkStage(seed).play(commands))
-
-    run()
-    return found
-
-
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_story(story: Story, golden: Golden) -> None:
-    story.check(play(story.commands), golden)
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
+    story.check(await NetworkStage().play(story.commands), golden)
 
 
 def test_a_request_on_its_way_at_death_may_arrive() -> None:
     """By chance of the link: bytes that were sent a moment ago."""
-    ends = [play(["kill 0.0005; create; 1s"], seed) for seed in range(1, 30)]
+    ends: list[str] = []
 
-    assert {"wrote new" in end for [end] in ends} == {True, False}
-    assert all(end.startswith("never returns") for [end] in ends)
+    @in_virtual_time
+    async def die(seed: int) -> None:
+        ends.extend(await NetworkStage(seed).play(["kill 0.0005; create; 1s"]))
+
+    for seed in range(1, 30):
+        die(seed)
+    assert {"wrote new" in end for end in ends} == {True, False}
+    assert all(end.startswith("never returns") for end in ends)
 
 
 @in_virtual_time

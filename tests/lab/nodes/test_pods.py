@@ -93,14 +93,9 @@ class PodStage(Steps):
 
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "pods.txt"))
-def test_pods(story: Story, golden: Golden) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        stage = PodStage()
-        found.extend(await stage.play(story.commands))
-        stage.timers.stop()
-
-    run()
+@in_virtual_time
+async def test_pods(story: Story, golden: Golden) -> None:
+    stage = PodStage()
+    found = await stage.play(story.commands)
+    stage.timers.stop()
     story.check(found, golden)
