@@ -99,21 +99,16 @@ def flag(
     alias: str = "",
     is_rare: bool = False,
 ) -> T:
-    return declare(
-        Flag(
-            name=name,
-            kind=kind,
-            default=default,
-            group=group,
-            help=help,
-            alias=alias,
-            is_rare=is_rare,
-        )
+    declared = Flag(
+        name=name,
+        kind=kind,
+        default=default,
+        group=group,
+        help=help,
+        alias=alias,
+        is_rare=is_rare,
     )
-
-
-def declare(flag: Flag[T]) -> T:
-    made: T = field(default=flag.default, metadata={"flag": flag})
+    made: T = field(default=default, metadata={"flag": declared})
     return made
 
 

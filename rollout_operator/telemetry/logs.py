@@ -224,15 +224,8 @@ class Logger:
     level: Severity
 
     def at(self, severity: Severity) -> Emit:
-        match severity:
-            case Severity.DEBUG:
-                return self.debug
-            case Severity.INFO:
-                return self.info
-            case Severity.WARN:
-                return self.warn
-            case Severity.ERROR:
-                return self.error
+        emit: Emit = getattr(self, severity.value)
+        return emit
 
 
 log: Final = Logger()

@@ -31,7 +31,7 @@ STALL: Final = timedelta(seconds=5)
 _STALLS: Final = 2
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
+class _Part(msgspec.Struct, frozen=True):
     name: str
     is_ready: _PartCheck
     is_alive: _PartCheck
@@ -69,14 +69,7 @@ class Health:
 
         `find_partial_lack` says what it lacks without making the process unready.
         """
-        part = _Part(
-            name=name,
-            is_ready=is_ready,
-            is_alive=is_alive,
-            describe=describe,
-            find_partial_lack=find_partial_lack,
-        )
-        self._parts.append(part)
+        self._parts.append(_Part(name, is_ready, is_alive, describe, find_partial_lack))
 
     def stopping(self) -> None:
         self._is_stopping = True
