@@ -8,7 +8,7 @@ reviews in flight get their answer.
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from rollout_operator.operator.reviews import (
 )
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.pki.certificates import SecretStore
-from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
+from rollout_operator.pki.manager import CertificateController
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.telemetry.logs import log
@@ -235,7 +235,6 @@ class Webhooks:
             Injection(
                 namespace=process.namespace,
                 list_configurations=self._configurations.list_all,
-                bundle=lambda: b"" if self._certificates is None else self._certificates.ca_bundle,
                 confirm=self._confirm_bundle,
                 names=self._names,
             ),
@@ -249,7 +248,7 @@ class Webhooks:
             CertificatePaths(cert=Path(self._config.cert_file), key=Path(self._config.key_file)),
             self._serving,
             self._process.clock,
-            self._record_expiry,
+            self._process.metrics,
         )
         files.load()
         tasks.start("certificate files", files.run())
@@ -264,22 +263,13 @@ class Webhooks:
         )
         client = process.open_unfenced("certificate", Priority.READ)
         store = SecretStore(client, namespace=process.namespace, name=config.secret_name)
-        callbacks = CertificateCallbacks(
-            holds=lambda bundle: injector is None or injector.holds(bundle),
-            on_change=lambda: None if injector is None else injector.wake(),
-            record_expiry=self._record_expiry,
-        )
         self._certificates = CertificateController(
-            store, self._serving, process.clock, wanted, callbacks
+            store, self._serving, process.clock, wanted, process.metrics, injector
         )
         await self._certificates.start()
         tasks.start("certificate manager", self._certificates.run())
         if injector is not None:
             tasks.start("CA bundle injector", injector.run())
-
-    def _record_expiry(self, which: str, not_after: datetime) -> None:
-        gauge = self._process.metrics.certificate_expiry
-        gauge.labels(which).set(not_after.timestamp())
 
     async def _confirm_bundle(self) -> None:
         if self._certificates is not None:

@@ -48,15 +48,14 @@ _Key = tuple[str, str]
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """The bundle, and the webhook configurations that it is written into."""
+    """The webhook configurations that the bundle is written into."""
 
     namespace: str
     """Ours, as the label of our configurations names it."""
     list_configurations: Callable[[], Iterable[Configuration]]
     """What the caches know now, of both kinds."""
-    bundle: Callable[[], bytes]
-    """PEM of all CAs to be trusted now, empty while there is none: nothing is written then."""
     confirm: Callable[[], Awaitable[None]]
+    """Has the bundle be no older than what its Secret holds."""
     names: Sequence[str]
     """DNS names that our certificate proves: a hook that calls another name is not ours."""
 
@@ -130,6 +129,7 @@ class BundleInjector:
         self._what = what
         self._clock = clock
         self._rng = rng
+        self._bundle = b""
         self._queue: WorkQueue[_Key] = WorkQueue()
         self._rewrites: Rewrites[_Key, str] = Rewrites(clock, WEBHOOK_CONFIGURATIONS)
         self._targets: dict[_Key, _Target] = {}
@@ -142,6 +142,11 @@ class BundleInjector:
         """Reconcile a configuration that has changed: the callback for the informers."""
         if new is not None and is_ours(new, self._what.namespace):
             self._queue.add(_key(new))
+
+    def publish(self, bundle: bytes) -> None:
+        """Write this from now on: the PEM of all CAs to be trusted; nothing is before the first."""
+        self._bundle = bundle
+        self.wake()
 
     def wake(self) -> None:
         keys = [_key(configuration) for configuration in self._list_ours()]
@@ -182,14 +187,14 @@ class BundleInjector:
             (configuration for configuration in self._list_ours() if _key(configuration) == key),
             None,
         )
-        if current is None or not self._what.bundle():
+        if current is None or not self._bundle:
             return timedelta(0)
         target = self._targets.setdefault(key, _Target())
         self._report_others(target, current)
         if not self._plan(current):
             return timedelta(0)
         left = target.not_before - self._clock.elapsed()
-        wait = max(left, self._rewrites.wait_before(key, _encode(self._what.bundle())))
+        wait = max(left, self._rewrites.wait_before(key, _encode(self._bundle)))
         if wait > timedelta(0):
             return wait
         try:
@@ -200,7 +205,7 @@ class BundleInjector:
             patch = self._plan(current)
             if not patch:
                 return timedelta(0)
-            bundle = _encode(self._what.bundle())
+            bundle = _encode(self._bundle)
             log.info("Writing CA bundle", **_keys(current))
             await self._api.patch(_RESOURCES[current.kind], "", current.name, patch)
         except OperatorError as error:
@@ -209,7 +214,7 @@ class BundleInjector:
         return timedelta(0)
 
     def _plan(self, configuration: WebhookConfiguration) -> list[JsonObject]:
-        bundle = _encode(self._what.bundle())
+        bundle = _encode(self._bundle)
         return plan_patch(configuration, bundle, self._what.namespace, self._what.names)
 
     def _report_others(self, target: _Target, configuration: WebhookConfiguration) -> None:

@@ -7,11 +7,9 @@ what the winner wrote.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Final, NoReturn
+from datetime import timedelta
+from typing import Final, NoReturn, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
@@ -46,6 +44,7 @@ from rollout_operator.planning.certificate import (
     plan_secret,
 )
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
 
 # A broken Secret is repaired within a minute: one reconcile, and time for failures of the API.
 CHECK_EVERY: Final = timedelta(seconds=20)
@@ -58,13 +57,14 @@ _REPORTED_EVERY: Final = 15
 _MOST_STEPS: Final = 8
 
 
-class CertificateCallbacks(msgspec.Struct, frozen=True, kw_only=True):
-    holds: Callable[[bytes], bool] = lambda bundle: True
-    """Whether every webhook configuration that is ours holds exactly this bundle; true where there
-    is none, or none is written."""
-    on_change: Callable[[], None] = lambda: None
-    record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
-    """Called with `ca` and `leaf` when that is known or changes."""
+class Publisher(Protocol):
+    """What brings the CA bundle to callers, as `bundle.BundleInjector` does."""
+
+    def publish(self, bundle: bytes) -> None: ...
+
+    def holds(self, bundle: bytes) -> bool:
+        """Return whether every webhook configuration that is ours holds exactly this bundle."""
+        ...
 
 
 class _LeftAlone(InvalidInput):
@@ -80,13 +80,15 @@ class CertificateController:
         serving: ServingCertificate,
         clock: Clock,
         wanted: Wanted,
-        callbacks: CertificateCallbacks | None = None,
+        metrics: Metrics,
+        publisher: Publisher | None = None,
     ) -> None:
         self._store = store
         self._serving = serving
         self._clock = clock
         self._wanted = wanted
-        self._callbacks = CertificateCallbacks() if callbacks is None else callbacks
+        self._expiry = metrics.certificate_expiry
+        self._publisher = publisher
         # Of the reconcile that is underway.
         self._lock = asyncio.Lock()
         self._material: KeyMaterial | None = None
@@ -214,7 +216,8 @@ class CertificateController:
 
     def _published_for(self, material: KeyMaterial) -> timedelta | None:
         """Return for how long the bundle is known to be everywhere; a lapse starts it anew."""
-        if trusted_bundle(material) != self._bundle or not self._callbacks.holds(self._bundle):
+        is_held = self._publisher is None or self._publisher.holds(self._bundle)
+        if trusted_bundle(material) != self._bundle or not is_held:
             self._published_since = None
             return None
         now = self._clock.elapsed()
@@ -240,13 +243,14 @@ class CertificateController:
         if before is None or material.served != before.served:
             log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
         self._material = material
-        self._callbacks.record_expiry("ca", facts.ca.end)
-        self._callbacks.record_expiry("leaf", facts.leaf.end)
+        self._expiry.labels("ca").set(facts.ca.end.timestamp())
+        self._expiry.labels("leaf").set(facts.leaf.end.timestamp())
         bundle = trusted_bundle(material)
         if bundle != self._bundle:
             self._bundle = bundle
             self._published_since = None
-            self._callbacks.on_change()
+            if self._publisher is not None:
+                self._publisher.publish(bundle)
 
     def _until(self, decision: Decision) -> timedelta:
         if decision.requeue_at is None:

@@ -7,9 +7,9 @@ connections go on. `CertificateFiles` serves files that others renew, such as a 
 import fcntl
 import os
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -27,6 +27,7 @@ from rollout_operator.pki.certificates import (
     trusted_bundle,
 )
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
 
 # Of TLS 1.2 only what has forward secrecy and authenticates what it encrypts; 1.3 has no other.
 _SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -165,12 +166,12 @@ class CertificateFiles:
         paths: CertificatePaths,
         serving: ServingCertificate,
         clock: Clock,
-        record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None,
+        metrics: Metrics,
     ) -> None:
         self._paths = paths
         self._serving = serving
         self._clock = clock
-        self._record_expiry = record_expiry
+        self._expiry = metrics.certificate_expiry
         self._seen: KeyMaterial | None = None
         self._logged = ""
 
@@ -207,7 +208,7 @@ class CertificateFiles:
         with _naming(_CERT_FLAG, cert):
             self._serving.swap(material)
         self._seen = material
-        self._record_expiry("leaf", validity.end)
+        self._expiry.labels("leaf").set(validity.end.timestamp())
         emit = log.info if validity.covers(self._clock.now()) else log.warn
         emit("Serving certificate", file=self._paths.cert, validity=validity.text())
 

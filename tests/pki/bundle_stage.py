@@ -94,7 +94,7 @@ class BundleStage(Steps):
         self._objects: dict[str, WebhookConfiguration] = {}
         self._caches = {kind: ConfigurationStore() for kind in KINDS}
         self._version = 1
-        self._bundle, self._stored = PEMS["first"], b""
+        self._stored = b""
         self._faults: dict[str, list[ApiError]] = {"write": [], "read": []}
         self._is_wiped, self._is_cached = False, True
         self._writes: list[str] = []
@@ -107,7 +107,6 @@ class BundleStage(Steps):
             Injection(
                 namespace="ops",
                 list_configurations=self._list_cached,
-                bundle=lambda: self._bundle,
                 confirm=self._confirm,
                 names=NAMES,
             ),
@@ -115,6 +114,7 @@ class BundleStage(Steps):
             LoopClock(),
             lambda: 1.0,
         )
+        self._injector.publish(PEMS["first"])
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         found = await super().play(commands)
@@ -130,8 +130,12 @@ class BundleStage(Steps):
         self._task = asyncio.create_task(self._injector.run())
 
     async def do_put(self, name: str, *words: str) -> None:
-        """Store a new version; `unseen` by the caches."""
-        self._put(configuration(name, *words), is_cached="unseen" not in words)
+        """Store a new version; `unseen` by the caches, or `silent`, so that they report nothing."""
+        self._put(
+            configuration(name, *words),
+            is_cached="unseen" not in words,
+            is_reported="silent" not in words,
+        )
 
     async def do_drop(self, name: str, *words: str) -> None:
         one = self._objects.pop(name)
@@ -142,15 +146,12 @@ class BundleStage(Steps):
                 self._injector.on_change(old, new)
 
     async def do_bundle(self, name: str) -> None:
-        """Have the certificate controller hold another bundle from now on."""
-        self._bundle = PEMS[name]
+        """Have the certificate controller publish another bundle."""
+        self._injector.publish(PEMS[name])
 
     async def do_secret(self, name: str) -> None:
         """Have the next read of the Secret find another bundle."""
         self._stored = PEMS[name]
-
-    async def do_wake(self) -> None:
-        self._injector.wake()
 
     async def do_holds(self, name: str) -> str:
         return "yes" if self._injector.holds(PEMS[name]) else "no"
@@ -231,15 +232,19 @@ class BundleStage(Steps):
     async def _confirm(self) -> None:
         if self._faults["read"]:
             raise self._faults["read"].pop()
-        self._bundle = self._stored or self._bundle
+        if self._stored:
+            self._injector.publish(self._stored)
 
-    def _put(self, one: WebhookConfiguration, *, is_cached: bool = True) -> None:
+    def _put(
+        self, one: WebhookConfiguration, *, is_cached: bool = True, is_reported: bool = True
+    ) -> None:
         self._version += 1
         one = replace(one, resource_version=str(self._version))
         self._objects[one.name] = one
         if is_cached:
             for old, new in self._caches[one.kind].upsert(one):
-                self._injector.on_change(old, new)
+                if is_reported:
+                    self._injector.on_change(old, new)
 
     async def patch(
         self,

@@ -37,9 +37,10 @@ from rollout_operator.planning.certificate import (
     Decision,
     Validity,
 )
+from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import HOST, WANTED, YEAR, Legacy, client_context, load, shake_hands
-from tests.pki.stage import WEAK, Names
+from tests.pki.stage import WEAK, Names, read_expiry
 from tests.stories import Steps
 
 DAY: Final = timedelta(days=1)
@@ -275,10 +276,8 @@ class FileStage(Steps):
             path.symlink_to(folder / "now" / path.name)
         self._serving = ServingCertificate()
         self._clock = FakeClock()
-        self._expiry: dict[str, datetime] = {}
-        self._files = CertificateFiles(
-            self._paths, self._serving, self._clock, self._expiry.__setitem__
-        )
+        self._metrics = Metrics()
+        self._files = CertificateFiles(self._paths, self._serving, self._clock, self._metrics)
         self._context: object = None
         self._task: asyncio.Task[None] | None = None
 
@@ -323,7 +322,9 @@ class FileStage(Steps):
         if self._context is not self._serving._current:
             self._context = self._serving.current
             der = shake_hands(self._serving.current, client_context()).cert
-            ends = ", ".join(f"{name} {_tell_time(at)}" for name, at in self._expiry.items())
+            ends = ", ".join(
+                f"{name} {_tell_time(at)}" for name, at in read_expiry(self._metrics).items()
+            )
             found.append(f"serves {self._names[der]} ({ends})")
         return found
 

@@ -13,7 +13,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from textwrap import shorten
 from typing import Any, Final, NoReturn, Protocol
 
@@ -26,9 +26,10 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import Denied, OperatorError
 from rollout_operator.pki.certificates import SecretStore
-from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
+from rollout_operator.pki.manager import CertificateController
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import Wanted
+from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, client_context, shake_hands, verify
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
@@ -55,19 +56,27 @@ class Rig:
         self.clock = FakeClock() if clock is None else clock
         self.serving = ServingCertificate()
         self._shown: tuple[ssl.SSLContext, bytes] | None = None
-        self.expiry: dict[str, datetime] = {}
+        self._metrics = Metrics()
+        self._holds = holds
         self.bundles: list[bytes] = []
         self.controller = CertificateController(
             SecretStore(secrets, namespace=NAMESPACE, name=NAME),
             self.serving,
             self.clock,
             wanted,
-            CertificateCallbacks(
-                holds=holds,
-                on_change=lambda: self.bundles.append(self.controller.ca_bundle),
-                record_expiry=self.expiry.__setitem__,
-            ),
+            self._metrics,
+            self,
         )
+
+    def holds(self, bundle: bytes) -> bool:
+        return self._holds(bundle)
+
+    def publish(self, bundle: bytes) -> None:
+        self.bundles.append(bundle)
+
+    @property
+    def expiry(self) -> dict[str, datetime]:
+        return read_expiry(self._metrics)
 
     @property
     def served(self) -> bytes:
@@ -88,6 +97,13 @@ class Rig:
         await self.start()
         async with background(self.controller):
             yield self
+
+
+def read_expiry(metrics: Metrics) -> dict[str, datetime]:
+    """Return the ends that metrics show, by certificate."""
+    [family] = metrics.certificate_expiry.collect()
+    found = {sample.labels["certificate"]: sample.value for sample in family.samples}
+    return {which: datetime.fromtimestamp(at, UTC) for which, at in found.items()}
 
 
 class Runs(Protocol):
@@ -229,11 +245,11 @@ class SecretStage(Steps):
         """Let days go by in which the machine sleeps."""
         self._clock.jump(float(days) * DAY)
 
-    async def do_daily(self, days: str) -> None:
-        """Reconcile once a day, for up to so many days, until another bundle is published."""
+    async def do_weekly(self, weeks: str) -> None:
+        """Reconcile once a week, for up to so many, until another bundle is published."""
         [rig] = self._replicas.values()
-        for _ in range(int(days)):
-            self._clock.jump(DAY)
+        for _ in range(int(weeks)):
+            self._clock.jump(7 * DAY)
             await rig.controller.reconcile()
             self._note()
             if len(rig.bundles) > 1:
