@@ -133,6 +133,7 @@ def _sum_up(diagnosis: Diagnosis) -> str:
         (diagnosis.count(Severity.WARN), "warning", ""),
         (diagnosis.passed, "check", " passed"),
         (len(diagnosis.skipped), "check", " skipped"),
+        (diagnosis.unneeded, "check", " not needed"),
     ]
     return ", ".join(
         f"{number} {noun}{'s' * (number != 1)}{end}"

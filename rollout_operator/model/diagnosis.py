@@ -29,7 +29,6 @@ class FindingCode(StrEnum):
     OPERATOR_MISSING = "operator_missing"
     OPERATOR_NOT_READY = "operator_not_ready"
     TWO_OPERATORS = "two_operators"
-    RELEASES_MADE_TWICE = "releases_made_twice"
     RIGHT_MISSING = "right_missing"
     OPTIONAL_RIGHT_MISSING = "optional_right_missing"
     # webhooks as they are registered
@@ -50,10 +49,23 @@ class FindingCode(StrEnum):
     GROUP_SHARED = "group_shared"
     NOT_ON_DELETE = "not_on_delete"
     ODD_VALUE = "odd_value"
+    KEY_UNKNOWN = "key_unknown"
+    KEY_MISPLACED = "key_misplaced"
     PREPARE_INCOMPLETE = "prepare_incomplete"
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
     # objects of other kinds
     KIND_OUTDATED = "kind_outdated"
+    POLICY_KIND_MISSING = "policy_kind_missing"
+    POLICIES_NOT_OBEYED = "policies_not_obeyed"
+    POLICY_REFUSED = "policy_refused"
+    POLICY_SELECTS_NOTHING = "policy_selects_nothing"
+    RELEASE_KIND_MISSING = "release_kind_missing"
+    RELEASES_NOT_MADE = "releases_not_made"
+    RELEASES_MADE_TWICE = "releases_made_twice"
+    RELEASE_REFUSED = "release_refused"
+    RELEASE_OBJECT_UNREADABLE = "release_object_unreadable"
+    SCHEDULE_INVALID = "schedule_invalid"
+    ZONE_BUDGET_INVALID = "zone_budget_invalid"
     # pods that are to come
     POD_SECURITY_VIOLATED = "pod_security_violated"
     POD_REFUSED = "pod_refused"
@@ -84,6 +96,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[SkippedCheck, ...] = ()
     passed: int = 0
     """Number of checks that found nothing."""
+    unneeded: int = 0
+    """Number of checks of objects that may not be read, and that no operator here looks after."""
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -130,7 +144,10 @@ class Source(StrEnum):
     CLUSTER_RIGHTS = "rights of the operator in the cluster"
     REACH = "dry runs that webhooks answer"
     POD_TRIALS = "dry runs of pods"
+    POLICIES = "multiazrollouts"
     DEFINITIONS = "customresourcedefinitions"
+    RELEASES = "rollouts of releases"
+    FLUX = "objects of Flux"
 
 
 class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,13 +331,24 @@ class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the API server serves MultiAZRollouts."""
+
+    is_served: bool = True
+    """In the version that the operator reads."""
+    versions: tuple[str, ...] = ()
+    """Served in its place; empty if there is no definition, or it may not be read."""
+
+
 class ReleaseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What `doctor` looks at of releases; the operator reads this module where they are off."""
 
     rollouts: tuple[str, ...] = ()
     """Names, last those of Rollouts that cannot be read."""
     absent: tuple[str, ...] = ()
-    """Kinds that the API server does not know."""
+    """Kinds of `kuberik.com` that the API server does not know."""
+    problems: tuple[tuple[FindingCode, str, str], ...] = ()
+    """Objects that are not obeyed: code, title and why."""
     needs: frozenset[str] = frozenset()
     """Components of rights that these objects ask for."""
 
@@ -332,6 +360,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     unread: Mapping[Source, str] = {}
     """Why a part could not be read."""
+    unneeded: frozenset[Source] = frozenset()
+    """Parts that could not be read either, and that no operator here looks after."""
     namespace_labels: Mapping[str, str] | None = None
     """None if there is no such namespace."""
     operators: tuple[OperatorDeployment, ...] = ()
@@ -342,6 +372,9 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """Read where no Deployment acts."""
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
+    unobeyed: frozenset[str] = frozenset()
+    """Policies whose status no operator has written for too long."""
+    policy_kind: PolicyKind = PolicyKind()
     missing_fields: Mapping[str, tuple[str, ...]] = {}
     """By kind, what its CustomResourceDefinition lacks, such as `status.phase`."""
     releases: ReleaseFacts = ReleaseFacts()

@@ -6,7 +6,7 @@ first way that is allowed is taken. Dry runs pass admission and are not stored. 
 decided in `planning`.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,7 +41,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.kube.election import decode_lease
 from rollout_operator.model.decode import custom
-from rollout_operator.model.decode.custom import decode_budget, decode_policy
+from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
@@ -49,6 +49,7 @@ from rollout_operator.model.decode.installation import (
     decode_missing_fields,
     decode_namespace_labels,
     decode_operator,
+    decode_served_versions,
     decode_username,
     decode_zone_set,
 )
@@ -66,6 +67,7 @@ from rollout_operator.model.diagnosis import (
     Installation,
     OperatorDeployment,
     PodTrial,
+    PolicyKind,
     ReachAnswer,
     Right,
     RightAnswer,
@@ -84,6 +86,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.operator.inspect import Decoded, Decoder, Lister, ReleaseReader
 from rollout_operator.pki.certificates import read_bundle
+from rollout_operator.planning.describe_policies import find_disobedience
 from rollout_operator.planning.doctor import diagnose
 from rollout_operator.planning.rights import (
     DEFAULT_SECRET,
@@ -93,7 +96,7 @@ from rollout_operator.planning.rights import (
     list_rights,
 )
 from rollout_operator.releases.model import decode as releases
-from rollout_operator.releases.model.plan import gather_releases
+from rollout_operator.releases.model.plan import OF_FLUX, gather_releases
 from rollout_operator.releases.planning.describe import gather_facts
 
 _DEPLOYMENTS: Final = replace(DEPLOYMENTS, is_namespaced=False)
@@ -104,7 +107,8 @@ _OF_RELEASES: Final = (
 _DEFINED: Final = {**custom.DEFINED, **releases.DEFINED}
 _OTHERS: Final = (
     *((resource,) for resource in _OF_RELEASES[1:]),
-    kinds.IMAGE_REPOSITORIES,
+    *(kinds.IMAGE_POLICIES, kinds.IMAGE_REPOSITORIES),
+    *(kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
 )
 # Of an operator that watches dozens, those that are checked say enough.
 _MOST_NAMESPACES: Final = 8
@@ -166,26 +170,32 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
     )
     acting = installation.acting
-    if installation.are_any_on(POLICIES_FLAG):
-        # Which rights are needed follows from them.
-        policies = await reading.list_all(Source.CLUSTER_RIGHTS, MULTI_AZ_ROLLOUTS, decode_policy)
-        installation = replace(installation, policies=policies)
+    policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
+    if not installation.are_any_on(POLICIES_FLAG):
+        reading.spare(Source.POLICIES)
     installation = replace(
         installation,
+        policies=tuple(policy.policy for policy in policies),
+        unobeyed=frozenset(
+            policy.name
+            for policy in policies
+            if find_disobedience(policy, installation.now) is not None
+        ),
+        policy_kind=await reading.fetch_policy_kind(),
         lease=None if acting else await reading.fetch_lease(),
         hooks=await reading.list_hooks(acting[:1]),
     )
     installation = await _add_releases(reading, installation)
-    missing = await reading.map_missing(_list_used(installation, reading.unknown))
+    missing = await reading.map_missing(_list_used(installation))
     installation = replace(installation, missing_fields=missing)
     return await _add_answers(reading, installation)
 
 
-def _list_used(installation: Installation, unknown: Container[Resource]) -> Iterator[Resource]:
+def _list_used(installation: Installation) -> Iterator[Resource]:
     """Yield the kinds that something here depends on and the API server serves."""
     if installation.zone_budgets:
         yield ZONE_BUDGETS
-    if installation.are_any_on(POLICIES_FLAG) and MULTI_AZ_ROLLOUTS not in unknown:
+    if installation.are_any_on(POLICIES_FLAG) and installation.policy_kind.is_served:
         yield MULTI_AZ_ROLLOUTS
     if installation.are_any_on(RELEASES_FLAG):
         absent = installation.releases.absent
@@ -197,12 +207,16 @@ async def _add_releases(reading: "_Reading", installation: Installation) -> Inst
     reader = ReleaseReader(Lister(reading.client, None), reading.namespace)
     objects = await reader.list_all((kinds.ROLLOUTS,))
     if not objects and not installation.are_any_on(RELEASES_FLAG):
+        for _, error in reader.failures:
+            reading.record(Source.RELEASES, error)
+        reading.spare(Source.RELEASES)
         return installation
     objects += await reader.list_all(*_OTHERS)
     for resource, error in reader.failures:
         # Where these may not be listed, there are none for the operator.
         if resource is not kinds.CLUSTER_ROLLOUT_SCHEDULES:
-            reading.record(Source.CLUSTER_RIGHTS, error)
+            source = Source.FLUX if resource.kind in OF_FLUX else Source.RELEASES
+            reading.record(source, error)
     running = await reading.list_everywhere(KUBERIK)
     return replace(
         installation,
@@ -236,6 +250,7 @@ async def _add_answers(reading: "_Reading", installation: Installation) -> Insta
         reach=tuple(reach),
         pod_trials=tuple(trials),
         unread=dict(reading.unread),
+        unneeded=frozenset(reading.unneeded),
     )
 
 
@@ -398,6 +413,7 @@ class _Reading:
     client: ExaminingClient
     namespace: str
     unread: dict[Source, str] = field(default_factory=dict)
+    unneeded: set[Source] = field(default_factory=set)
     unknown: set[Resource] = field(default_factory=set)
     """Kinds that the API server does not know."""
 
@@ -411,6 +427,11 @@ class _Reading:
     def record(self, source: Source, error: OperatorError) -> None:
         denied = isinstance(error, Denied) and error.call
         self.unread[source] = f"may not {denied}" if denied else f"{error}"
+
+    def spare(self, source: Source) -> None:
+        """Record that it does not matter whether a part was read: most users need no right to."""
+        if self.unread.pop(source, None) is not None:
+            self.unneeded.add(source)
 
     async def list_all(
         self, source: Source, resource: Resource, decode: Decoder[Decoded]
@@ -468,6 +489,19 @@ class _Reading:
             except NotFound:
                 pass
         return None
+
+    async def fetch_policy_kind(self) -> PolicyKind:
+        """Return whether MultiAZRollouts are served, and if not, what is served in their place.
+
+        Administrators alone may read their definition.
+        """
+        if MULTI_AZ_ROLLOUTS not in self.unknown:
+            return PolicyKind()
+        try:
+            versions = decode_served_versions(await self._fetch_definition(MULTI_AZ_ROLLOUTS))
+        except OperatorError:
+            versions = ()
+        return PolicyKind(is_served=False, versions=versions)
 
     async def map_missing(self, used: Iterable[Resource]) -> dict[str, tuple[str, ...]]:
         """Return the fields that the definitions of these kinds lack, by kind."""

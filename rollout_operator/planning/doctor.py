@@ -1,20 +1,24 @@
 """What is wrong with an installation: all checks, in the order in which they are reported.
 
-A check whose objects could not be read is skipped, and the report says so. Of groups it repeats
-what the planner says of their settings; what objects say of themselves in their status is left to
-`status`. Dry runs tell whether the API server reaches the webhooks and would accept the pods: only
-its sentence says which step failed.
+A check whose objects could not be read is skipped, and the report says so. Of groups, policies,
+releases and budgets it repeats what the planner and the decoders say of them. Dry runs tell whether
+the API server reaches the webhooks and would accept the pods: only its sentence says which step
+failed.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
+from rollout_operator.model import names
+from rollout_operator.model.budget import FlawedBudget
 from rollout_operator.model.diagnosis import (
     EVICTION_PATH,
     NO_DOWNSCALE_PATH,
+    POLICIES_FLAG,
     PREPARE_DOWNSCALE_PATH,
     RELEASES_FLAG,
     Diagnosis,
@@ -26,22 +30,25 @@ from rollout_operator.model.diagnosis import (
     SkippedCheck,
     Source,
 )
-from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, GroupName
+from rollout_operator.model.names import NO_DOWNSCALE, ON_DELETE, PREPARE_DOWNSCALE, GroupName
 from rollout_operator.model.objects import Group, StatefulSet, Zone
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScalingSnapshot, TimesSource
 from rollout_operator.model.units import format_rfc3339, is_odd_brake
 from rollout_operator.planning.downscales import explain_bad_time
 from rollout_operator.planning.requests import NoTarget, is_labelled, plan_target
-from rollout_operator.planning.rights import TLS_FLAG
+from rollout_operator.planning.rights import TLS_FLAG, share_policies
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.scaling import plan_scaling
-from rollout_operator.planning.wording import count, join_names, read_table
+from rollout_operator.planning.wording import count, join_names, read_table, verb
 
 _OPERATORS: Final = Source.DEPLOYMENTS
 _SETS: Final = Source.STATEFULSETS
 _HOOKS: Final = Source.WEBHOOKS
+_RELEASES: Final = Source.RELEASES
 
+_POLICY: Final = "MultiAZRollout"
+_POLICY_VERSION: Final = "v1alpha1"
 _BUDGET: Final = "ZoneAwarePodDisruptionBudget"
 
 # What the planner says of settings, and what only a person changes.
@@ -60,7 +67,20 @@ _OF_REASONS: Final = {
 }
 
 _TRACKER_FLAG: Final = "use-zone-tracker"
+_PREFIXES: Final = ("grafana.com/", "rollout-")
+# Two letters of twenty may be wrong, and a short word may be another word.
+_NEAR: Final = 0.85
+_KNOWN: Final = sorted(
+    value
+    for value in vars(names).values()
+    if isinstance(value, str) and value.startswith(_PREFIXES)
+)
 _SWITCHES: Final = frozenset({NO_DOWNSCALE, PREPARE_DOWNSCALE})
+_ONLY_LABELS: Final = _SWITCHES | {names.GROUP_LABEL, names.GROUP_LABEL_LONG}
+_ONLY_ANNOTATIONS: Final = (
+    names.STATEFULSET_ANNOTATIONS - _SWITCHES - {names.MIN_TIME_BETWEEN_DOWNSCALES}
+)
+
 _FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
 _TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
 _POD_SECURITY: Final = "violates PodSecurity"
@@ -129,8 +149,8 @@ def _check_operator(installation: Installation) -> Iterator[Finding]:
         return
     groups = [*installation.groups]
     watching = [operator for operator in acting if operator.watches(here)]
-    # Releases may be those of another controller.
-    others = (*installation.operators, *installation.releases.rollouts)
+    # Releases may be those of another controller, and policies have a finding of their own.
+    others = (*installation.operators, *installation.policies, *installation.releases.rollouts)
     if not (watching if groups else others) and not installation.has_live_lease:
         text = f"nothing rolls out {join_names(groups)}" if groups else "there is none"
         if acting:
@@ -321,11 +341,128 @@ def _list_findings(reasons: Iterable[Reason]) -> Iterator[Finding]:
             yield find(code, title, reason.text.removeprefix(title).lstrip(": "))
 
 
+@_check("update strategies under MultiAZRollouts", Source.POLICIES, _SETS)
+def _check_policy_strategies(installation: Installation) -> Iterator[Finding]:
+    """Yield StatefulSets of policies, of no group, that Kubernetes replaces the pods of."""
+    for scope in share_policies(installation).scopes:
+        own = [sts for sts in scope.sets if isinstance(sts, StatefulSet) and sts.group is None]
+        wrong = [sts for sts in own if sts.strategy != ON_DELETE]
+        if wrong and not scope.policy.may_switch_strategy:
+            yield from _list_findings(_list_reasons(scope.policy.head.name, wrong, installation))
+
+
+@_check("spelling and places of keys", _SETS)
+def _check_keys(installation: Installation) -> Iterator[Finding]:
+    """Yield keys that look like the operator's and are none, or that do nothing where they are."""
+    for each in installation.sets:
+        labels, annotations = each.labels.keys(), each.annotations.keys()
+        for what, keys in (("label", labels), ("annotation", annotations)):
+            for key in sorted(keys):
+                if nearest := _choose_nearest(key):
+                    text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
+                    yield find(FindingCode.KEY_UNKNOWN, each.title, text)
+        # A group label of the pods alone is common: the set then belongs to no group.
+        on_pods = _SWITCHES if each.sts.group is not None else _ONLY_LABELS
+        for what, misplaced in (
+            ('"{}" is a label, not an annotation', _ONLY_LABELS & annotations - labels),
+            ('"{}" is an annotation, not a label', _ONLY_ANNOTATIONS & labels - annotations),
+            (
+                'label "{}" is on the pod template only, not on the StatefulSet',
+                on_pods & each.pod_labels.keys() - labels,
+            ),
+        ):
+            for key in sorted(misplaced):
+                yield find(FindingCode.KEY_MISPLACED, each.title, what.format(key))
+
+
+def _choose_nearest(key: str) -> str:
+    """Return the known key that `key` misspells, empty where it is known or foreign."""
+    if key in _KNOWN or not key.lower().startswith(_PREFIXES):
+        return ""
+    # Under the other prefix, or without a prefix, it is the same.
+    known_keys = sorted(_KNOWN, key=lambda known: ("/" in known) == ("/" in key))
+    short = {known.rpartition("/")[2]: known for known in known_keys}
+    near = difflib.get_close_matches(key.rpartition("/")[2].lower(), short, n=1, cutoff=_NEAR)
+    return short[near[0]] if near else ""
+
+
+@_check("kind of MultiAZRollouts", _OPERATORS, Source.POLICIES)
+def _check_kind(installation: Installation) -> Iterator[Finding]:
+    kind = installation.policy_kind
+    if not kind.is_served and installation.are_any_on(POLICIES_FLAG):
+        text = "the API server does not know the kind"
+        if kind.versions:
+            text = f"the API server knows {join_names(kind.versions)} of it,"
+            text += f" and not {_POLICY_VERSION}"
+        yield find(FindingCode.POLICY_KIND_MISSING, _POLICY, text)
+
+
 @_check("fields of kinds", _OPERATORS, Source.ZONE_BUDGETS, Source.DEFINITIONS)
 def _check_fields(installation: Installation) -> Iterator[Finding]:
     for kind, missing in installation.missing_fields.items():
         text = f"its CustomResourceDefinition lacks {join_names(missing, shown=len(missing))}"
         yield find(FindingCode.KIND_OUTDATED, kind, text)
+
+
+@_check("MultiAZRollouts are obeyed", _OPERATORS, Source.POLICIES)
+def _check_obeyed(installation: Installation) -> Iterator[Finding]:
+    """Yield that policies are here, and that no operator looks after them.
+
+    An operator that may not be seen, in another namespace or on a person's machine, shows in what
+    it has written into their status.
+    """
+    policies = [policy.head.name for policy in installation.policies]
+    here = installation.namespace
+    watching = [operator for operator in installation.acting if operator.watches(here)]
+    title, problem = f"Namespace {here}", "seen by no operator that obeys policies"
+    if watching:
+        title, problem = watching[0].title, "ignored"
+    else:
+        policies = [name for name in policies if name in installation.unobeyed]
+    if policies and not any(operator.is_on(POLICIES_FLAG) for operator in watching):
+        text = f"{join_names(policies)} {verb(len(policies), 'is', 'are')} {problem}"
+        yield find(FindingCode.POLICIES_NOT_OBEYED, title, text)
+
+
+@_check("Rollouts are made by one controller", _OPERATORS, _RELEASES)
+def _check_releases(installation: Installation) -> Iterator[Finding]:
+    """Yield that no operator makes the Rollouts here, or cannot for want of their kinds."""
+    acting, releases = installation.acting, installation.releases
+    missing, rollouts = releases.absent, releases.rollouts
+    if installation.are_any_on(RELEASES_FLAG):
+        if missing:
+            text = f"the API server does not know {join_names(missing, shown=len(missing))}"
+            yield find(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
+    elif rollouts and acting and not installation.kuberik:
+        text = f"{join_names(rollouts)} {verb(len(rollouts), 'is', 'are')} ignored"
+        yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
+
+
+@_check("MultiAZRollouts are accepted", Source.POLICIES, _SETS)
+def _check_policies_accepted(installation: Installation) -> Iterator[Finding]:
+    ownership = share_policies(installation)
+    for policy in ownership.refused:
+        text = "; ".join(refusal.text for refusal in policy.refusals)
+        yield find(FindingCode.POLICY_REFUSED, f"{_POLICY} {policy.head.name}", text)
+    for scope in ownership.scopes:
+        if not scope.sets:
+            title = f"{_POLICY} {scope.policy.head.name}"
+            text = "spec.statefulSetSelector selects no StatefulSet of the namespace"
+            yield find(FindingCode.POLICY_SELECTS_NOTHING, title, text)
+
+
+@_check("Rollouts and schedules are accepted", _RELEASES, Source.FLUX)
+def _check_releases_accepted(installation: Installation) -> Iterator[Finding]:
+    for code, title, text in installation.releases.problems:
+        yield find(code, title, text)
+
+
+@_check("zone budgets are valid", Source.ZONE_BUDGETS)
+def _check_budgets(installation: Installation) -> Iterator[Finding]:
+    for budget in installation.zone_budgets:
+        if isinstance(budget, FlawedBudget):
+            title = f"{_BUDGET} {budget.name}"
+            yield find(FindingCode.ZONE_BUDGET_INVALID, title, budget.problem)
 
 
 @_check("pods that are to come", Source.POD_TRIALS)
@@ -353,11 +490,14 @@ def diagnose(installation: Installation) -> Diagnosis:
     """Return what is wrong with an installation, as far as it could be read."""
     findings: list[Finding] = []
     skipped: list[SkippedCheck] = []
-    passed = 0
+    passed = unneeded = 0
     for check in CHECKS:
         missing = [source for source in check.needs if source in installation.unread]
         if missing:
             skipped.append(SkippedCheck(check=check.name, why=installation.unread[missing[0]]))
+            continue
+        if not installation.unneeded.isdisjoint(check.needs):
+            unneeded += 1
             continue
         breaches = tuple(check.run(installation))
         findings += breaches
@@ -367,4 +507,5 @@ def diagnose(installation: Installation) -> Diagnosis:
         findings=tuple(findings),
         skipped=tuple(skipped),
         passed=passed,
+        unneeded=unneeded,
     )

@@ -87,6 +87,12 @@ def test_where_nothing_was_checked_no_check_is_named() -> None:
     ]
 
 
+def test_checks_that_nobody_needs_are_counted_apart() -> None:
+    found = replace(diagnosis(), unneeded=4)
+    assert render_text(found) == "7 checks passed, 4 checks not needed\n"
+    assert choose_exit_code(found, is_strict=True) is ExitCode.DONE
+
+
 def test_what_a_tenant_wrote_steers_no_terminal() -> None:
     evil = "\x1b[2J\x9b1m\n0 errors"
     finding = Finding(
@@ -103,6 +109,7 @@ def test_json_has_the_same_for_scripts() -> None:
         "schemaVersion": 1,
         "namespace": "prod",
         "passed": 7,
+        "unneeded": 0,
         "findings": [
             {
                 "code": "not_on_delete",

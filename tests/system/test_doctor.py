@@ -204,7 +204,11 @@ async def _provoke_reach(clinic: Clinic) -> None:
     await clinic.patch_hook("zpdb-validation", failurePolicy="Ignore")
     bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(x)", podNameRegexGroup=9)
     await _wait_accepted(world, bad)
-    await clinic.find(FindingCode.WEBHOOK_NOT_CALLED, FindingCode.WEBHOOK_UNREACHABLE)
+    await clinic.find(
+        FindingCode.WEBHOOK_NOT_CALLED,
+        FindingCode.WEBHOOK_UNREACHABLE,
+        FindingCode.ZONE_BUDGET_INVALID,
+    )
 
 
 @contextmanager

@@ -36,16 +36,17 @@ from rollout_lab.trace.lines import list_lines
 from rollout_lab.trace.trace import WIDTH, render_story
 from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS
 from rollout_operator.model.description import Description, GroupDescription, Phase
+from rollout_operator.model.diagnosis import FindingCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED, ExitCode
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
+from rollout_operator.planning.doctor import EXPLANATIONS
 from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.wording import count, format_json, join_names
 
 INDENT: Final = "  "
-_MEND: Final = "fix what is named: the field, the selector, or the other MultiAZRollout"
 # The objects of the input are put into the world in its first instant.
 FIRST_STEP: Final = timedelta(microseconds=1)
 _BUDGET: Final = (
@@ -151,7 +152,7 @@ def _list_blockers(description: Description) -> Iterator[str]:
     for policy in description.list_policies():
         if policy.phase == PolicyPhase.INVALID:
             yield f"policy {policy.name}: {policy.headline} [{policy.reason}]"
-            yield f"{INDENT}{_MEND}"
+            yield f"{INDENT}{EXPLANATIONS[FindingCode.POLICY_REFUSED].remedy}"
 
 
 def list_sums(run: SimulationRun) -> Iterator[str]:

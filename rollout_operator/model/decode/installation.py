@@ -161,6 +161,12 @@ def decode_service(raw: JsonBytes) -> CallableService:
     )
 
 
+def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
+    """Return the versions that a CustomResourceDefinition serves. Raises DecodeError."""
+    versions = _read("CustomResourceDefinition", raw).spec["versions"]
+    return tuple(version["name"] for version in versions if version.get("served"))
+
+
 def decode_missing_fields(
     raw: JsonBytes, version: str, shapes: Mapping[str, Shape]
 ) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ IMAGE_POLICY: Final = "ImagePolicy"
 IMAGE_REPOSITORY: Final = "ImageRepository"
 OCI_REPOSITORY: Final = "OCIRepository"
 KUSTOMIZATION: Final = "Kustomization"
+OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
 TAG: Final = "tag"
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     OCI_REPOSITORY: ("spec", "ref"),

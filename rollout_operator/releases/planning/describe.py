@@ -22,13 +22,14 @@ from rollout_operator.model.description import (
     SelectedCheckDescription,
     TargetDescription,
 )
-from rollout_operator.model.diagnosis import ReleaseFacts
+from rollout_operator.model.diagnosis import FindingCode, ReleaseFacts
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.units import check_time
 from rollout_operator.planning.conditions import describe_conditions
 from rollout_operator.planning.wording import cut, join_names, render_time
 from rollout_operator.releases.model.plan import (
+    OF_FLUX,
     CheckClass,
     FluxTarget,
     HealthCheck,
@@ -66,7 +67,13 @@ from rollout_operator.releases.planning.candidates import (
     without_left_over,
 )
 from rollout_operator.releases.planning.health_checks import find_class
-from rollout_operator.releases.planning.schedules import HORIZON, IN_SYNC, INVALID, NOT_WRITTEN
+from rollout_operator.releases.planning.schedules import (
+    HORIZON,
+    IN_SYNC,
+    INVALID,
+    NOT_WRITTEN,
+    describe_refusal,
+)
 
 MOST_TAGS: Final = 20
 _ROLLOUT: Final = "Rollout"
@@ -538,9 +545,25 @@ def gather_facts(objects: ReleaseObjects) -> ReleaseFacts:
     }
     return ReleaseFacts(
         rollouts=(*(each.head.name for each in objects.rollouts), *(each.name for each in broken)),
-        absent=objects.absent,
+        absent=tuple(kind for kind in objects.absent if kind not in OF_FLUX),
+        problems=tuple(_list_disobeyed(objects)),
         needs=frozenset(component for component, is_needed in needs.items() if is_needed),
     )
+
+
+def _list_disobeyed(objects: ReleaseObjects) -> Iterator[tuple[FindingCode, str, str]]:
+    for broken in objects.unreadable:
+        is_rollout, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
+        title = f"{broken.kind} {broken.name}"
+        yield FindingCode.RELEASE_REFUSED if is_rollout else code, title, broken.error
+    for release in objects.rollouts:
+        if isinstance(release, RefusedRelease):
+            title = f"{_ROLLOUT} {release.head.name}"
+            yield FindingCode.RELEASE_REFUSED, title, release.problem
+    for schedule in objects.schedules:
+        # Some, such as an unknown time zone, only the operator finds.
+        if problem := schedule.problem or describe_refusal(schedule.status):
+            yield FindingCode.SCHEDULE_INVALID, f"{schedule.kind} {schedule.head.name}", problem
 
 
 def _choose_fit(time: datetime | None) -> datetime | None:

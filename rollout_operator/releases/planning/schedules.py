@@ -651,6 +651,12 @@ def choose_schedule_events(
     return tuple(events)
 
 
+def describe_refusal(status: ScheduleStatus) -> str:
+    """Return why the operator cannot obey a schedule; empty where it can."""
+    reason, text = _find_problem(status) or ("", "")
+    return text if reason == INVALID else ""
+
+
 def _find_problem(status: ScheduleStatus) -> tuple[str, str] | None:
     ready = next((condition for condition in status.conditions if condition.type == READY), None)
     if ready is None or ready.status == "True":

@@ -15,6 +15,7 @@ from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
     decode_missing_fields,
+    decode_served_versions,
     decode_username,
 )
 from rollout_operator.model.names import DecodeError
@@ -91,6 +92,12 @@ def test_of_a_secret_the_certificate_is_read_and_nothing_else() -> None:
     with pytest.raises(DecodeError) as caught:
         decode_certificate(encode(data={"cert": 1, "key": "hidden"}))
     assert "hidden" not in str(caught.value)
+
+
+def test_versions_of_a_kind_that_are_served() -> None:
+    versions = [{"name": "v1", "served": True}, {"name": "v2", "served": False}]
+    raw = encode(metadata={"name": "x"}, spec={"versions": versions})
+    assert decode_served_versions(raw) == ("v1",)
 
 
 def test_answers_of_reviews() -> None:

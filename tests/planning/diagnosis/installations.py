@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rollout_operator.model import names
-from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet
+from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet, StatusCondition
 from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     BUDGET_PATH,
@@ -18,6 +18,7 @@ from rollout_operator.model.diagnosis import (
     Installation,
     OperatorDeployment,
     PodTrial,
+    PolicyKind,
     ReachAnswer,
     RightAnswer,
     ZoneSet,
@@ -31,18 +32,29 @@ from rollout_operator.model.names import (
     STATEFULSET_ANNOTATIONS,
     Uid,
 )
-from rollout_operator.model.objects import LabelSelector, StatefulSet
-from rollout_operator.model.policy import Policy, PolicyHead
+from rollout_operator.model.objects import LabelSelector, StatefulSet, Unreadable
+from rollout_operator.model.policy import (
+    Policy,
+    PolicyHead,
+    PolicyRefusal,
+    PolicyRefusalCode,
+    RefusedPolicy,
+)
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.rights import list_needs, list_rights
 from rollout_operator.releases.model.plan import ReleaseObjects
 from rollout_operator.releases.model.releases import (
+    SCHEDULE,
     RefusedRelease,
     ReleaseHead,
     ReleaseRollout,
+    ReleaseSchedule,
     ReleaseSpec,
+    ScheduleObject,
+    ScheduleStatus,
 )
 from rollout_operator.releases.planning.describe import gather_facts
+from rollout_operator.releases.planning.schedules import INVALID
 
 NAMESPACE: Final = "prod"
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -97,6 +109,10 @@ ZONES: Final = (
     zone("zone-a"),
     zone("zone-b", {PREPARE_DOWNSCALE: "true"}, {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}),
 )
+
+
+# Of no group, for policies.
+SELECTED: Final = tuple(zone(name, {"set": name}, group="") for name in ("db", "other"))
 
 
 def hook(path: str, **changes: object) -> HookRegistration:
@@ -219,9 +235,18 @@ def policy(name: str = "db", select: dict[str, str] | None = None, **changes: ob
     return replace(Policy(head=head, selector=selector), **changes)
 
 
+def refused_policy(text: str) -> RefusedPolicy:
+    refusal = PolicyRefusal(code=PolicyRefusalCode.INVALID_SPEC, field="spec", text=text)
+    return RefusedPolicy(head=policy("bad").head, refusals=(refusal,))
+
+
 def obeying(*sets: ZoneSet, **changes: object) -> Installation:
     """Return an installation whose operator obeys policies."""
     return operator(OBEY, installed=good(*sets, **changes))
+
+
+def served(**changes: object) -> PolicyKind:
+    return PolicyKind(**changes)  # type: ignore[arg-type]  # as a test wants
 
 
 def head(name: str, namespace: str = NAMESPACE) -> ReleaseHead:
@@ -239,8 +264,33 @@ def making(kuberik: tuple[str, ...] = (), **changes: Any) -> Installation:
     return operator(MAKE, installed=good(releases=releases, kuberik=kuberik))
 
 
+def unreadable(kind: str, error: str = "spec: no object") -> tuple[Unreadable]:
+    uid = Uid("app")
+    return (
+        Unreadable(
+            kind=kind, namespace=NAMESPACE, name="app", uid=uid, resource_version="1", error=error
+        ),
+    )
+
+
 def refused_rollout(problem: str) -> tuple[RefusedRelease]:
     return (RefusedRelease(head=head("app"), problem=problem),)
+
+
+def schedule(problem: str = "", found: str = "") -> tuple[ScheduleObject]:
+    """Return a schedule with a problem that its decoder, or only the operator, finds."""
+    ready = StatusCondition(type="Ready", status="False", reason=INVALID, message=found)
+    status = ScheduleStatus(conditions=(ready,)) if found else ScheduleStatus()
+    plan = None if problem else ReleaseSchedule(rules=())
+    own = ScheduleObject(
+        kind=SCHEDULE,
+        head=head("nights"),
+        schedule=plan,
+        rollouts=LabelSelector(),
+        problem=problem,
+        status=status,
+    )
+    return (own,)
 
 
 def placed(labels: dict[str, str]) -> Installation:
