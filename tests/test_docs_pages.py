@@ -24,7 +24,7 @@ TRIED: Final = {
     HELM: "tests/system/test_chart.py",
     "kubectl apply -k manifests/overlays/install": "tests/system/test_installations.py",
     "kubectl apply -f install.yaml": "tests/system/test_installations.py",
-    "rollout-operator doctor -n rollouts": "tests/system/test_doctor.py",
+    "rollout-operator doctor -n rollouts": "tests/system/doctor.txt",
     "kubectl get statefulsets,pods,zpdb,pdb -o yaml > dump.yaml": SIMULATE,
     'rollout-operator simulate -f dump.yaml -change "new template"': SIMULATE,
 }

@@ -10,6 +10,7 @@ import pytest
 
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
+from tests.system.doctor_stage import DoctorStage
 from tests.system.manifest_stage import ManifestStage
 from tests.system.policy_stage import PolicyStage
 from tests.system.review_stage import ReviewStage
@@ -22,6 +23,7 @@ HERE: Final = Path(__file__).parent
 STAGES: Final = {
     "budgets": ReviewStage,
     "certificates": ReviewStage,
+    "doctor": DoctorStage,
     "events": ReviewStage,
     "judge": ReviewStage,
     "permissions": ReviewStage,
