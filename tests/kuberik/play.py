@@ -2,24 +2,20 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from tests.kuberik.peer import running_peer
 from tests.kuberik.scenarios import Scenario
 from tests.kuberik.state import State, list_differing, read_state
-from tests.system.releasing import CHECKS, DIGEST, GATES, GROUP, ON, ROLLOUTS, SELECTED, refusing
+from tests.system.releasing import DIGEST, KINDS, ON, Actor
 from tests.world.api import NAMESPACES, Api, ApiError, Json, Resource
 from tests.world.assets import locate_assets
 from tests.world.budgets import CRDS, FOLDER, install_kinds, wait_served
 from tests.world.flux import (
-    IMAGE_POLICIES,
-    IMAGE_REPOSITORIES,
     KUSTOMIZATIONS,
     OCI_REPOSITORIES,
     install_flux,
@@ -30,25 +26,12 @@ from tests.world.kuberik import render_kinds
 from tests.world.operatorproc import Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 
-KINDS: Final[Mapping[str, Resource]] = {
-    "Rollout": ROLLOUTS,
-    "RolloutGate": GATES,
-    "RolloutSchedule": Resource(GROUP, "rolloutschedules"),
-    "ClusterRolloutSchedule": Resource(GROUP, "clusterrolloutschedules", is_namespaced=False),
-    "HealthCheck": CHECKS,
-    "OCIRepository": OCI_REPOSITORIES,
-    "Kustomization": KUSTOMIZATIONS,
-    "ImagePolicy": IMAGE_POLICIES,
-    "ImageRepository": IMAGE_REPOSITORIES,
-}
 TOGETHER: Final = 20
 LOOK: Final = timedelta(milliseconds=500)
 # What is seen after a step has not changed for so long.
 CALM: Final = timedelta(seconds=5)
 # Both have changed nothing for so long, though they differ.
 LIMIT: Final = timedelta(seconds=25)
-# A window that begins so long after now, or up to a minute sooner.
-SOON: Final = timedelta(seconds=90)
 Pair = tuple[State, State]
 _ANNOUNCING: Final = (
     "make ImageRepository app {image: '127.0.0.1:1/app', insecure: true}",
@@ -233,149 +216,3 @@ async def _wait_agreed(stages: Sequence[Stage], namespace: str, scenario: Scenar
         limit = LIMIT if more else CALM
         if min(one, other) > limit.total_seconds():
             return peer, ours
-
-
-class Actor:
-    """Who does what a scenario says, in one namespace."""
-
-    def __init__(
-        self, api: Api, namespace: str, restart: Callable[[], None] = lambda: None
-    ) -> None:
-        self._api = api
-        self._namespace = namespace
-        self._restart_controller = restart
-        self._refusals = AsyncExitStack()
-
-    async def do(self, operation: str) -> None:
-        """Do one operation, such as `tag 1.1.0`."""
-        verb, *words = operation.split(" ", 1)
-        await getattr(self, f"_{verb}")(*words)
-
-    async def do_all(self, step: str) -> State:
-        """Do the operations of a step, and return which was refused."""
-        refused: State = {}
-        for operation in step.split("; "):
-            try:
-                await self.do(operation)
-            except ApiError as error:
-                refused = {"refused": f"{operation}: {error.reason}"}
-        return refused
-
-    async def leave(self) -> None:
-        """Remove what would keep a controller busy."""
-        await self._allow()
-        for kind in ("Rollout", "RolloutSchedule", "HealthCheck"):
-            await self._api.delete(KINDS[kind], self._namespace)
-        with suppress(ApiError):
-            await self._api.delete(KINDS["ClusterRolloutSchedule"], "", self._namespace)
-
-    # Objects
-
-    async def _make(self, text: str) -> None:
-        kind, name, fields = self._read(text)
-        body = fields if {"spec", "metadata", "status"} & {*fields} else {"spec": fields}
-        whole = {"apiVersion": KINDS[kind].api_version, "kind": kind, "spec": {}, **body}
-        whole["metadata"] = {**(body.get("metadata") or {}), "name": name}
-        await self._api.create(KINDS[kind], self._namespace, whole)
-
-    async def _patch(self, text: str) -> None:
-        kind, name, fields = self._read(text)
-        await self._api.patch(KINDS[kind], self._namespace, name, fields)
-
-    async def _status(self, text: str) -> None:
-        kind, name, fields = self._read(text)
-        await self._api.patch(
-            KINDS[kind], self._namespace, name, {"status": fields}, subresource="status"
-        )
-
-    async def _far(self, text: str) -> None:
-        """Make an object in a namespace beside this one."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": f"{self._namespace}-far"},
-        }
-        await self._api.create(NAMESPACES, "", body)
-        await Actor(self._api, f"{self._namespace}-far").do(f"make {text}")
-
-    async def _farstatus(self, text: str) -> None:
-        await Actor(self._api, f"{self._namespace}-far").do(f"status {text}")
-
-    async def _drop(self, text: str) -> None:
-        kind, name, _ = self._read(text)
-        await self._api.delete(KINDS[kind], self._namespace, name)
-
-    async def _label(self, text: str) -> None:
-        """Label the namespace."""
-        patch = {"metadata": {"labels": yaml.safe_load(text)}}
-        await self._api.patch(NAMESPACES, "", self._namespace, patch)
-
-    # What is done most often
-
-    async def _app(self, spec: str = "{}") -> None:
-        await self._make(f"Rollout app {{releasesImagePolicy: {{name: app}}, {spec[1:]}")
-
-    async def _set(self, spec: str) -> None:
-        await self._patch(f"Rollout app {{spec: {spec}}}")
-
-    async def _tag(self, tag: str) -> None:
-        await self._status(f"ImagePolicy app {{latestRef: {{name: app, tag: '{tag}'}}}}")
-
-    async def _gate(self, text: str) -> None:
-        name, spec = text.split(" ", 1)
-        await self._make(f"RolloutGate {name} {{rolloutRef: {{name: app}}, {spec[1:]}")
-
-    async def _open(self, text: str) -> None:
-        name, spec = text.split(" ", 1)
-        await self._patch(f"RolloutGate {name} {{spec: {spec}}}")
-
-    async def _check(self, name: str) -> None:
-        await self._make(f"HealthCheck {name} {{metadata: {{labels: {{app: app}}}}}}")
-
-    async def _health(self, text: str) -> None:
-        name, status = text.split(" ")
-        more = ", lastErrorTime: '$now'" if status == "Unhealthy" else ""
-        await self._status(
-            f"HealthCheck {name} {{status: {status}, lastChangeTime: '$now', message: x{more}}}"
-        )
-
-    async def _note(self, text: str) -> None:
-        key, value = text.split("=", 1)
-        patch = {"metadata": {"annotations": {f"rollout.kuberik.com/{key}": value}}}
-        await self._api.patch(ROLLOUTS, self._namespace, "app", patch)
-
-    async def _refuse(self, tag: str) -> None:
-        """Have admission refuse a tag."""
-        await self._refusals.enter_async_context(refusing(self._api, self._namespace, tag))
-
-    async def _allow(self) -> None:
-        await self._refusals.aclose()
-
-    async def _restart(self) -> None:
-        self._restart_controller()
-
-    async def _wait(self, seconds: str) -> None:
-        await asyncio.sleep(float(seconds))
-
-    def _read(self, text: str) -> tuple[str, str, dict[str, Any]]:
-        kind, name, *rest = text.split(" ", 2)
-        now = datetime.now(UTC)
-        values = {
-            "$NS": self._namespace,
-            "$select": _FLOW,
-            "$now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-            "$old": f"{now - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
-            "$later": f"{now + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
-            "$today": f"{now:%A}",
-            "$yesterday": f"{now - timedelta(days=1):%A}",
-            "$tomorrow": f"{now + timedelta(days=1):%A}",
-            "$soon": f"{now + SOON:%H:%M}",
-            "$then": f"{now + SOON + timedelta(hours=2):%H:%M}",
-        }
-        body = rest[0] if rest else "{}"
-        for key, value in values.items():
-            name, body = name.replace(key, value), body.replace(key, value)
-        return kind, name, yaml.safe_load(body) or {}
-
-
-_FLOW: Final = yaml.safe_dump(SELECTED, default_flow_style=True).strip()

@@ -1,7 +1,7 @@
 """The scenarios, and the rows of the page that name them, agree; who plays them: tests/prove.py."""
 
-from tests.kuberik.play import Actor
 from tests.kuberik.scenarios import FILE, list_rows, list_undocumented, read_scenarios
+from tests.system.releasing import Actor
 
 SCENARIOS = read_scenarios(FILE.read_text())
 

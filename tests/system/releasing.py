@@ -1,12 +1,15 @@
-"""Objects of release rollouts in a world, and a stand-in for the controllers of Flux."""
+"""Objects of release rollouts in a world, in words, and a stand-in for the controllers of Flux."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import yaml
+
 from tests.system.waits import wait_true
-from tests.world.api import PATCH_TYPES, SECRETS, Api, ApiError, Json, Resource
+from tests.world.api import NAMESPACES, PATCH_TYPES, ROLES, SECRETS, Api, ApiError, Json, Resource
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.flux import (
     IMAGE_POLICIES,
@@ -26,7 +29,21 @@ ROLLOUTS: Final = Resource(GROUP, "rollouts")
 GATES: Final = Resource(GROUP, "rolloutgates")
 SCHEDULES: Final = Resource(GROUP, "rolloutschedules")
 CHECKS: Final = Resource(GROUP, "healthchecks")
+KINDS: Final[Mapping[str, Resource]] = {
+    "Rollout": ROLLOUTS,
+    "RolloutGate": GATES,
+    "RolloutSchedule": Resource(GROUP, "rolloutschedules"),
+    "ClusterRolloutSchedule": Resource(GROUP, "clusterrolloutschedules", is_namespaced=False),
+    "HealthCheck": CHECKS,
+    "OCIRepository": OCI_REPOSITORIES,
+    "Kustomization": KUSTOMIZATIONS,
+    "ImagePolicy": IMAGE_POLICIES,
+    "ImageRepository": IMAGE_REPOSITORIES,
+    "Role": ROLES,
+}
 LIMIT: Final = timedelta(seconds=60)
+# A window that begins so long after now, or up to a minute sooner.
+SOON: Final = timedelta(seconds=90)
 SELECTED: Final[Json] = {"selector": {"matchLabels": {"app": "app"}}}
 DIGEST: Final = "sha256:" + "0" * 64
 
@@ -100,23 +117,19 @@ async def patch_status(world: World, resource: Resource, name: str, status: Json
     await world.api.patch(resource, world.namespace, name, patch, subresource="status")
 
 
-async def run_flux(world: World) -> None:
+async def run_flux(world: World, source: str = "app", applied: str = "app") -> None:
     """Have Flux observe, fetch and apply what stands in its objects now."""
-    source = await world.get(OCI_REPOSITORIES, "app")
-    revision = f"{source['spec']['ref']['tag']}@{DIGEST}"
-    for resource, render in ((OCI_REPOSITORIES, render_fetched), (KUSTOMIZATIONS, render_applied)):
-        metadata = (await world.get(resource, "app"))["metadata"]
+    ref = (await world.get(OCI_REPOSITORIES, source))["spec"]["ref"]
+    for resource, name, render in (
+        (OCI_REPOSITORIES, source, render_fetched),
+        (KUSTOMIZATIONS, applied, render_applied),
+    ):
+        metadata = (await world.get(resource, name))["metadata"]
         requested = (metadata.get("annotations") or {}).get("reconcile.fluxcd.io/requestedAt")
         # Flux cuts the fraction of a second.
-        status = render(revision, metadata["generation"], f"{now()[:19]}Z")
+        status = render(f"{ref['tag']}@{DIGEST}", metadata["generation"], f"{now()[:19]}Z")
         handled = {"lastHandledReconcileAt": requested} if requested else {}
-        await patch_status(world, resource, "app", {**status, **handled})
-
-
-async def set_health(world: World, name: str, status: str, **more: str) -> None:
-    """Write what a HealthCheck found."""
-    fields = {"status": status, "lastChangeTime": now(), **more}
-    await patch_status(world, CHECKS, name, fields)
+        await patch_status(world, resource, name, {**status, **handled})
 
 
 def now() -> str:
@@ -161,19 +174,6 @@ async def wait_history(world: World, history: str, name: str = "app") -> Json:
         return show_history(status) == history
 
     await wait_true(lambda: f"{history}, but {status}", holds, LIMIT)
-    return status
-
-
-async def wait_release_condition(world: World, kind: str, text: str, name: str = "app") -> Json:
-    """Wait until a condition has this status and reason, and return the whole status."""
-    status: Json = {}
-
-    async def holds() -> bool:
-        nonlocal status
-        status = await read_status(world, name)
-        return show_condition(status, kind) == text
-
-    await wait_true(lambda: f"{kind} {text}, but {status}", holds, LIMIT)
     return status
 
 
@@ -265,8 +265,149 @@ async def wait_message(world: World, text: str) -> None:
     await wait_true(lambda: f"{text}, but {status}", holds, LIMIT)
 
 
-async def create_older_policy(world: World, image: str) -> None:
-    """Create an image policy of an earlier version of Flux, which selects this image."""
-    older = Resource("image.toolkit.fluxcd.io/v1beta2", "imagepolicies")
-    await create(world, older, "ImagePolicy", "app", {"imageRepositoryRef": {"name": "app"}})
-    await patch_status(world, older, "app", {"latestImage": image})
+class Actor:
+    """Who does what a scenario says, in one namespace."""
+
+    def __init__(
+        self, api: Api, namespace: str, restart: Callable[[], None] = lambda: None
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._restart_controller = restart
+        self._refusals = AsyncExitStack()
+
+    async def do(self, operation: str) -> None:
+        """Do one operation, such as `tag 1.1.0`."""
+        verb, *words = operation.split(" ", 1)
+        await getattr(self, f"_{verb}")(*words)
+
+    async def do_all(self, step: str) -> dict[str, str]:
+        """Do the operations of a step, and return which was refused."""
+        refused: dict[str, str] = {}
+        for operation in step.split("; "):
+            try:
+                await self.do(operation)
+            except ApiError as error:
+                refused = {"refused": f"{operation}: {error.reason}"}
+        return refused
+
+    async def leave(self) -> None:
+        """Remove what would keep a controller busy."""
+        await self._allow()
+        for kind in ("Rollout", "RolloutSchedule", "HealthCheck"):
+            await self._api.delete(KINDS[kind], self._namespace)
+        with suppress(ApiError):
+            await self._api.delete(KINDS["ClusterRolloutSchedule"], "", self._namespace)
+            await self._api.delete(NAMESPACES, "", f"{self._namespace}-far")
+
+    # Objects
+
+    async def _make(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        body = fields if {"spec", "metadata", "status"} & {*fields} else {"spec": fields}
+        whole = {"apiVersion": KINDS[kind].api_version, "kind": kind, "spec": {}, **body}
+        whole["metadata"] = {**(body.get("metadata") or {}), "name": name}
+        await self._api.create(KINDS[kind], self._namespace, whole)
+
+    async def _patch(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        await self._api.patch(KINDS[kind], self._namespace, name, fields)
+
+    async def _status(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        await self._api.patch(
+            KINDS[kind], self._namespace, name, {"status": fields}, subresource="status"
+        )
+
+    async def _far(self, text: str) -> None:
+        """Make an object in a namespace beside this one."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": f"{self._namespace}-far"},
+        }
+        with suppress(ApiError):  # it is there already
+            await self._api.create(NAMESPACES, "", body)
+        await Actor(self._api, f"{self._namespace}-far").do(f"make {text}")
+
+    async def _farstatus(self, text: str) -> None:
+        await Actor(self._api, f"{self._namespace}-far").do(f"status {text}")
+
+    async def _drop(self, text: str) -> None:
+        kind, name, _ = self._read(text)
+        await self._api.delete(KINDS[kind], self._namespace, name)
+
+    async def _label(self, text: str) -> None:
+        """Label the namespace."""
+        patch = {"metadata": {"labels": yaml.safe_load(text)}}
+        await self._api.patch(NAMESPACES, "", self._namespace, patch)
+
+    # What is done most often
+
+    async def _app(self, spec: str = "{}") -> None:
+        await self._make(f"Rollout app {{releasesImagePolicy: {{name: app}}, {spec[1:]}")
+
+    async def _set(self, spec: str) -> None:
+        await self._patch(f"Rollout app {{spec: {spec}}}")
+
+    async def _tag(self, tag: str) -> None:
+        await self._status(f"ImagePolicy app {{latestRef: {{name: app, tag: '{tag}'}}}}")
+
+    async def _gate(self, text: str) -> None:
+        name, spec = text.split(" ", 1)
+        await self._make(f"RolloutGate {name} {{rolloutRef: {{name: app}}, {spec[1:]}")
+
+    async def _open(self, text: str) -> None:
+        name, spec = text.split(" ", 1)
+        await self._patch(f"RolloutGate {name} {{spec: {spec}}}")
+
+    async def _check(self, name: str) -> None:
+        await self._make(f"HealthCheck {name} {{metadata: {{labels: {{app: app}}}}}}")
+
+    async def _health(self, text: str) -> None:
+        name, status = text.split(" ")
+        more = ", lastErrorTime: '$now'" if status == "Unhealthy" else ""
+        await self._status(
+            f"HealthCheck {name} {{status: {status}, lastChangeTime: '$now', message: x{more}}}"
+        )
+
+    async def _note(self, text: str) -> None:
+        key, value = text.split("=", 1)
+        patch = {"metadata": {"annotations": {f"rollout.kuberik.com/{key}": value}}}
+        await self._api.patch(ROLLOUTS, self._namespace, "app", patch)
+
+    async def _refuse(self, tag: str) -> None:
+        """Have admission refuse a tag."""
+        await self._refusals.enter_async_context(refusing(self._api, self._namespace, tag))
+
+    async def _allow(self) -> None:
+        await self._refusals.aclose()
+
+    async def _restart(self) -> None:
+        self._restart_controller()
+
+    async def _wait(self, seconds: str) -> None:
+        await asyncio.sleep(float(seconds))
+
+    def _read(self, text: str) -> tuple[str, str, dict[str, Any]]:
+        kind, name, *rest = text.split(" ", 2)
+        now = datetime.now(UTC)
+        values = {
+            "$NS": self._namespace,
+            "$select": _FLOW,
+            "$now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "$old": f"{now - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+            "$later": f"{now + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+            "$today": f"{now:%A}",
+            "$yesterday": f"{now - timedelta(days=1):%A}",
+            "$tomorrow": f"{now + timedelta(days=1):%A}",
+            "$soon": f"{now + SOON:%H:%M}",
+            "$then": f"{now + SOON + timedelta(hours=2):%H:%M}",
+        }
+        body = rest[0] if rest else "{}"
+        for key, value in values.items():
+            name, body = name.replace(key, value), body.replace(key, value)
+        return kind, name, yaml.safe_load(body) or {}
+
+
+_FLOW: Final = yaml.safe_dump(SELECTED, default_flow_style=True).strip()

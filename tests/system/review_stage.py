@@ -401,10 +401,6 @@ class ReviewStage(PlaneStage):
     async def do_answered(self, name: str) -> str:
         return str((await self.asked[name]).status)
 
-    async def do_unpermitted(self) -> None:
-        """For the end: calls may be forbidden, as none of these rights are granted."""
-        self.world.may_be_forbidden = True
-
     async def do_secret(self, change: str) -> None:
         """Delete the operator's Secret, create it empty, or as the version before wrote it."""
         await self.grant_webhooks()

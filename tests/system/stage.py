@@ -97,7 +97,10 @@ class PlaneStage(Steps):
     # Operators
 
     async def do_start(self, *words: str) -> None:
-        """`start one tls proxied away short -flag`: it may not get ready."""
+        """`start one tls proxied away short -flag`: it may not get ready.
+
+        `watching=a,b` are namespaces in place of its own, without any all of them.
+        """
         flags = [self._fill_in(word) for word in words if word.startswith("-")]
         proxied, tls = "proxied" in words, "tls" in words
         if tls:
@@ -106,6 +109,9 @@ class PlaneStage(Steps):
         url = f"https://{self.late_address}" if "away" in words else ""
         tls_flags = TLS_FLAGS if tls else ()
         launch = self.world.launch(*tls_flags, *flags, url=url, is_through_proxy=proxied)
+        if spaces := [word.removeprefix("watching=") for word in words if "watching=" in word]:
+            env = {"WATCH_NAMESPACE": self._fill_in(*spaces), "POD_NAMESPACE": launch.namespace}
+            launch = replace(launch, namespace="", env=env)
         if "short" in words:
             launch = replace(launch, command=waiting_at_most(SHORT))
         if "token" in words:
@@ -165,6 +171,10 @@ class PlaneStage(Steps):
         """Grant what a component does, or the rules of these verbs only."""
         self.world.may_be_forbidden |= bool(only)
         await self.world.grant(component, verbs=only)
+
+    async def do_unpermitted(self) -> None:
+        """For the end: calls may be forbidden, as not all rights are granted."""
+        self.world.may_be_forbidden = True
 
     async def do_restore(self) -> None:
         await self.rights.aclose()

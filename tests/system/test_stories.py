@@ -13,7 +13,9 @@ from tests.stories import Story, read_stories
 from tests.system.doctor_stage import DoctorStage
 from tests.system.manifest_stage import ManifestStage
 from tests.system.policy_stage import PolicyStage
+from tests.system.release_stage import ReleaseStage
 from tests.system.review_stage import ReviewStage
+from tests.system.spaces_stage import SpacesStage
 from tests.system.stage import PlaneStage
 from tests.world.world import World
 
@@ -26,9 +28,11 @@ STAGES: Final = {
     "doctor": DoctorStage,
     "events": ReviewStage,
     "judge": ReviewStage,
+    "namespaces": SpacesStage,
     "permissions": ReviewStage,
     "processes": PlaneStage,
     "downscales": ReviewStage,
+    "releases": ReleaseStage,
     "scaling": ReviewStage,
     "policies": PolicyStage,
     "webhooks": ManifestStage,
