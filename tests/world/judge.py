@@ -73,6 +73,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     answered: float
     body: object = None
     """What was sent with it, None where the log does not say."""
+    uid: str = ""
+    """Of the pod in the answer to a delete; empty if it was refused."""
+    version: int = 0
+    """Of that pod."""
 
     @property
     def replicas(self) -> int | None:
@@ -101,53 +105,28 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return "dryRun=" in self.uri
 
 
-class Delete(Request, frozen=True, kw_only=True):
-    """A request to delete a pod."""
-
-    required_uid: str = ""
-    """Precondition, empty if the request had none."""
-    required_version: str = ""
-    uid: str = ""
-    """Of the pod in the answer; empty if it was refused."""
-    version: int = 0
-    """Of the pod in the answer."""
-
-
 def read_request(entry: Json) -> Request:
-    return Request(**_read_fields(entry), body=entry.get("requestObject"))
-
-
-def read_delete(entry: Json) -> Delete:
-    requested = (entry.get("requestObject") or {}).get("preconditions") or {}
-    is_done = entry.get("responseStatus", {}).get("code") in (200, 202)
-    answer = (entry.get("responseObject") or {}).get("metadata", {}) if is_done else {}
-    return Delete(
-        **_read_fields(entry),
-        required_uid=requested.get("uid", ""),
-        required_version=requested.get("resourceVersion", ""),
+    target, code = entry.get("objectRef", {}), entry.get("responseStatus", {}).get("code", 0)
+    parts = (target.get("resource", ""), target.get("subresource", ""))
+    answer = (entry.get("responseObject") or {}).get("metadata", {}) if code in (200, 202) else {}
+    return Request(
+        verb=entry["verb"],
+        resource="/".join(part for part in parts if part),
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        user=entry["user"].get("username", ""),
+        code=code,
+        uri=entry["requestURI"],
+        stamp=entry["stageTimestamp"],
+        received=_seconds(entry["requestReceivedTimestamp"]),
+        answered=_seconds(entry["stageTimestamp"]),
+        body=entry.get("requestObject"),
         uid=answer.get("uid", ""),
-        version=int(answer.get("resourceVersion", "0")),
+        version=int(answer.get("resourceVersion") or 0),
     )
 
 
-def _read_fields(entry: Json) -> Json:
-    target = entry.get("objectRef", {})
-    parts = (target.get("resource", ""), target.get("subresource", ""))
-    return {
-        "verb": entry["verb"],
-        "resource": "/".join(part for part in parts if part),
-        "namespace": target.get("namespace", ""),
-        "name": target.get("name", ""),
-        "user": entry["user"].get("username", ""),
-        "code": entry.get("responseStatus", {}).get("code", 0),
-        "uri": entry["requestURI"],
-        "stamp": entry["stageTimestamp"],
-        "received": _seconds(entry["requestReceivedTimestamp"]),
-        "answered": _seconds(entry["stageTimestamp"]),
-    }
-
-
-def match_deletes(changes: Sequence[Write], deletes: Iterable[Delete]) -> dict[int, Delete]:
+def match_deletes(changes: Sequence[Write], deletes: Iterable[Request]) -> dict[int, Request]:
     """Return the deletes by version of the write by which each began the end of a pod.
 
     The answer to a delete shows the version of that write, or where the pod is gone at once, as
@@ -159,7 +138,7 @@ def match_deletes(changes: Sequence[Write], deletes: Iterable[Delete]) -> dict[i
         for change in changes
         if isinstance(change.before, Pod) and change.now is None
     }
-    found: dict[int, Delete] = {}
+    found: dict[int, Request] = {}
     for change in changes:
         if (pod := change.ended_pod) is not None:
             marked = answers.get((pod.uid, change.commit.revision))
@@ -219,64 +198,48 @@ def match_scalings(
     return found
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was observed of one namespace."""
-
-    changes: Sequence[Write]
-    """Writes of StatefulSets, pods and budgets, in order of version."""
-    deletes: Sequence[Delete] = ()
-    """Of pods by the operator, refused ones included."""
-    evictions: Sequence[Request] = ()
-    """By whomever."""
-    writes: Sequence[Request] = ()
-    """Updates and patches of StatefulSets, by whomever."""
-    calls: Sequence[PodCall] = ()
-    namespace: str
-    operator: str
-    """User of the operator."""
-    wall_offset: float = 0.0
-    """From the clock of the changes to that of the requests."""
-
-
-def read_history(observed: Observed) -> History:
-    """Return the history as judges read it.
+class _Reader:
+    """Makes the history that judges read.
 
     The operator counts as the reviewer of each eviction that was carried out, and its webhook for
     downscales as in force from the beginning: that is what the tests of the real world set up.
     """
-    return _Reader(observed).read()
 
-
-class _Reader:
-    _number = 0
-
-    def __init__(self, observed: Observed) -> None:
-        self._observed = observed
+    def __init__(self, namespace: str, operator: str, wall_offset: float) -> None:
+        self._namespace, self._operator, self._wall_offset = namespace, operator, wall_offset
+        self._number = 0
         self._history = History()
 
-    def read(self) -> History:
-        observed, offset = self._observed, self._observed.wall_offset
+    def read(
+        self,
+        changes: Sequence[Write],
+        *,
+        deletes: Sequence[Request],
+        evictions: Sequence[Request],
+        writes: Sequence[Request],
+        calls: Sequence[PodCall],
+    ) -> History:
+        """Return the history of writes, refused deletes included, and of calls of pods."""
+        offset = self._wall_offset
         self._add_webhook()
         numbers: dict[int, int] = {}
-        ours = {id(each): self._add_delete(each) for each in observed.deletes}
-        for version, scaling in match_scalings(observed.changes, observed.writes, offset).items():
+        ours = {id(each): self._add_delete(each) for each in deletes}
+        for version, scaling in match_scalings(changes, writes, offset).items():
             numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, PERSON)
-        for request in observed.writes:
+        for request in writes:
             if request.code >= 400 and request.replicas is not None and not request.is_dry_run:
                 requested: JsonObject = {"spec": {"replicas": request.replicas}}
                 self._add_call(request, "patch", STATEFULSETS, PERSON, body=requested)
-        for version, eviction in match_evictions(
-            observed.changes, observed.evictions, offset
-        ).items():
+        for version, eviction in match_evictions(changes, evictions, offset).items():
             numbers[version] = self._add_eviction(eviction)
-        commits = match_deletes(observed.changes, observed.deletes)
+        commits = match_deletes(changes, deletes)
         numbers |= {version: ours[id(each)] for version, each in commits.items()}
-        for change in observed.changes:
+        for change in changes:
             revision = change.commit.revision
-            actor = observed.operator if revision in commits else PERSON
+            actor = self._operator if revision in commits else PERSON
             number = numbers.get(revision, 0)
             self._history.add(replace(change.commit, actor=actor, call=number))
-        for call in observed.calls:
+        for call in calls:
             self._add_pod_call(call)
         return self._history
 
@@ -298,10 +261,9 @@ class _Reader:
             )
         )
 
-    def _add_delete(self, delete: Delete) -> int:
-        requested = {"uid": delete.required_uid, "resourceVersion": delete.required_version}
-        body: JsonObject = {"preconditions": {key: text for key, text in requested.items() if text}}
-        return self._add_call(delete, "delete", PODS, self._observed.operator, body=body)
+    def _add_delete(self, delete: Request) -> int:
+        body: JsonObject = delete.body if isinstance(delete.body, dict) else {}
+        return self._add_call(delete, "delete", PODS, self._operator, body=body)
 
     def _add_eviction(self, eviction: Request) -> int:
         """Add an eviction that was allowed; return the number of the delete that it led to."""
@@ -312,9 +274,9 @@ class _Reader:
                 at=self._at(eviction.answered),
                 begun=self._at(eviction.received),
                 call=requested,
-                actor=self._observed.operator,
+                actor=self._operator,
                 path=EVICTION_PATH,
-                namespace=self._observed.namespace,
+                namespace=self._namespace,
                 name=eviction.name,
                 resource="pods/eviction",
                 dry_run=False,
@@ -348,7 +310,7 @@ class _Reader:
             PodCalled(
                 at=timedelta(seconds=call.done_at) if call.done_at is not None else timedelta.max,
                 begun=timedelta(seconds=call.at),
-                actor=self._observed.operator,
+                actor=self._operator,
                 method=call.method,
                 pod=call.pod,
                 uid=call.uid,
@@ -359,7 +321,7 @@ class _Reader:
         )
 
     def _at(self, wall: float) -> timedelta:
-        return timedelta(seconds=wall - self._observed.wall_offset)
+        return timedelta(seconds=wall - self._wall_offset)
 
 
 def _seconds(stamp: str) -> float:
@@ -380,7 +342,7 @@ class Restart(msgspec.Struct, kw_only=True):
         return self.pod.rpartition("-")[0]
 
 
-def list_restarts(changes: Sequence[Write], deletes: Iterable[Delete]) -> list[Restart]:
+def list_restarts(changes: Sequence[Write], deletes: Iterable[Request]) -> list[Restart]:
     """Return the operator's restarts in the order of their commits."""
     commits = match_deletes(changes, deletes)
     restarts: list[Restart] = []
@@ -480,23 +442,20 @@ class Judge:
 
     async def violations(self) -> list[Violation]:
         """Return what deletes and evictions have broken so far."""
-        observed = await self._observe()
-        return list_observed_violations(read_history(observed), self.promises)
+        return list_observed_violations(await self._read_history(), self.promises)
 
     async def downscale_violations(self, calls: Sequence[PodCall]) -> list[Violation]:
         """Return what SI-10 and SI-11 have against the downscales so far."""
-        observed = replace(await self._observe(), calls=calls)
-        return list_observed_downscales(read_history(observed), self.promises)
+        return list_observed_downscales(await self._read_history(calls), self.promises)
 
-    async def _observe(self) -> Observed:
-        return Observed(
-            changes=self.changes,
+    async def _read_history(self, calls: Sequence[PodCall] = ()) -> History:
+        reader = _Reader(self.namespace, self.operator_user, self.wall_offset)
+        return reader.read(
+            self.changes,
             deletes=await self.deletes(),
             evictions=self._evictions,
             writes=self._writes,
-            namespace=self.namespace,
-            operator=self.operator_user,
-            wall_offset=self.wall_offset,
+            calls=calls,
         )
 
     async def assert_clean(self) -> None:
@@ -506,11 +465,11 @@ class Judge:
             lines = [f"{each.invariant}: {each.text}" for each in found]
             raise BrokenPromise("\n".join([*lines, "", self.describe(await self.deletes())]))
 
-    async def deletes(self) -> list[Delete]:
+    async def deletes(self) -> list[Request]:
         """Return the operator's pod deletes, refused ones included, in order."""
         await self.settle()
         found = [
-            read_delete(entry)
+            read_request(entry)
             for entry in self._entries
             if _is(entry, "delete deletecollection", "pods")
             and entry["objectRef"].get("namespace") not in self.elsewhere
@@ -543,7 +502,7 @@ class Judge:
         """Return how long each of the operator's restarts took."""
         return list_restarts(self.changes, await self.deletes())
 
-    def describe(self, deletes: Sequence[Delete]) -> str:
+    def describe(self, deletes: Sequence[Request]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""
         ours = match_deletes(self.changes, deletes)
         evicted = match_evictions(self.changes, self._evictions, self.wall_offset)
