@@ -22,9 +22,9 @@ from rollout_operator.planning.wording import count
 from tests.demo.flags import Settings, read_settings
 from tests.demo.kept import stay
 from tests.demo.stage import OLD_IMAGE, ZONES, OperatorEndedError, Stage
-from tests.demo.stories import LAST, NO_DOWNSCALE, TALES
+from tests.demo.stories import LAST, TALES, Teller
 from tests.system.hooked import TLS_FLAGS
-from tests.system.zones import create_budgets
+from tests.system.zones import NO_DOWNSCALE, create_budgets
 from tests.world.assets import NoControlPlaneError, locate_assets
 from tests.world.budgets import GROUP, zone_budget
 from tests.world.hooks import BUDGET_HOOKS, PREPARE_DOWNSCALE, Registration
@@ -114,7 +114,7 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
             async with asyncio.TaskGroup() as tasks:
                 beside = [tasks.create_task(each) for each in (stage.follow(), stage.tick())]
                 await stage.until(lambda now: True)
-                await story.play(stage)
+                await Teller(stage).act(story.script)
                 for task in beside:
                     task.cancel()
         except* (TimeoutError, OperatorEndedError) as failed:

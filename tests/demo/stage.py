@@ -98,10 +98,6 @@ class Stage:
         """Add a line to what happens."""
         self._own.append(TraceLine(at=self._elapsed(), who=actor, text=text))
 
-    async def change_image(self, image: str, text: str) -> None:
-        """Give all zones another image."""
-        await self.act(text, self.world.set_image(ZONES, image))
-
     def picture(self, *end: Line) -> Picture:
         """Return what is known now, the newest of the log included."""
         said = read_lines(self.operator.log_lines(), self.begun)

@@ -1,7 +1,7 @@
 """The stories: what a person does on the cluster, and what has to be seen before the next step."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -10,147 +10,123 @@ from rollout_lab.model.fields import number
 from rollout_lab.trace.lines import LOUD, explain_pod, is_whole
 
 from tests.demo.stage import ZONES, Stage
-from tests.world.api import STATEFULSETS
-from tests.world.clients import Drain, list_victims
+from tests.stories import Steps
+from tests.system.zones import NO_DOWNSCALE
+from tests.world.clients import Drain, Route, Workload, list_victims
 from tests.world.kubelet import Behaviour, Kind
 from tests.world.sets import PAUSED, Snapshot
 
-GOOD: Final = "v2"
-BAD: Final = "v2"
-MENDED: Final = "v3"
-FIRST, MIDDLE, LAST = ZONES
-NO_DOWNSCALE: Final = "grafana.com/no-downscale"
-# For reading what the operator says, before the story goes on.
-READ: Final = timedelta(seconds=2)
+LAST: Final = ZONES[-1]
 DRAIN_LIMIT: Final = timedelta(minutes=5)
 # Sooner than kubectl, which tries each 5 s.
 TRY_AGAIN_AFTER: Final = timedelta(seconds=1)
+CRASHES: Final = Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=300))
 
 
 class ClusterStory(msgspec.Struct, frozen=True, kw_only=True):
-    """One story."""
+    """One story: its title, and commands of `Teller`; some seconds are for reading."""
 
     title: str
-    play: Callable[[Stage], Awaitable[None]]
+    script: str
     images: Mapping[str, Behaviour] = {}
     """How pods of some images behave, where that is not the ordinary way."""
 
 
-async def _roll_out(stage: Stage) -> None:
-    await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await _until_done(stage)
-
-
-async def _roll_out_bad(stage: Stage) -> None:
-    await stage.change_image(BAD, f"new image for all zones: {BAD}, which crashes")
-    await stage.until(_has_broken)
-    await asyncio.sleep(READ.total_seconds())
-    await stage.change_image(MENDED, f"new image for all zones: {MENDED}, which works")
-    await _until_done(stage)
-
-
-async def _lose_pod(stage: Stage) -> None:
-    await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda now: _is_moving(now, LAST))
-    kubelet, pod = stage.world.kubelet, f"{FIRST}-0"
-    await stage.act(f"{pod} crashes", kubelet.crash(pod))
-    await asyncio.sleep(READ.total_seconds())
-    await stage.act(f"{pod} is well again", kubelet.make_ready(pod))
-    await _until_done(stage)
-
-
-async def _pause_zone(stage: Stage) -> None:
-    pause, release = ({PAUSED: value} for value in ("true", None))
-    await stage.act(f"pause {MIDDLE}, by an annotation", stage.world.annotate(MIDDLE, **pause))
-    await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda now: is_done(now, FIRST) and is_done(now, LAST))
-    await asyncio.sleep(READ.total_seconds())
-    await stage.act(f"release {MIDDLE}", stage.world.annotate(MIDDLE, **release))
-    await _until_done(stage)
-
-
-async def _forbid_downscale(stage: Stage) -> None:
-    label = {NO_DOWNSCALE: None}
-    fewer = number(stage.seen.sets[LAST], "spec", "replicas") - 1
-    await _scale(stage, LAST, fewer)
-    await asyncio.sleep(READ.total_seconds())
-    text = f"take the label {NO_DOWNSCALE} off {LAST}"
-    await stage.act(text, stage.world.label(LAST, **label))
-    await _scale(stage, LAST, fewer)
-    path = ("status", "replicas")
-    await stage.until(lambda now: number(now.sets[LAST], *path) == fewer and is_done(now, LAST))
-
-
-async def _drain_node(stage: Stage) -> None:
-    await stage.change_image(GOOD, f"new image for all zones: {GOOD}")
-    await stage.until(lambda now: _is_moving(now, MIDDLE))
-    api, namespace = stage.world.api, stage.world.namespace
-    drain = Drain(api, namespace, retry=TRY_AGAIN_AFTER)
-    victims = await list_victims(api, namespace, [FIRST])
-    stage.say(f"drain the nodes of {FIRST}, as kubectl does it")
-    await drain.run(victims, DRAIN_LIMIT)
-    for _, answer in drain.refusals()[:1]:
-        stage.say(
-            f"{len(drain.refusals())} times refused, the first: {answer.message}", "API server"
-        )
-    await _until_done(stage)
-
-
-async def _scale(stage: Stage, zone: str, replicas: int) -> None:
-    stage.say(f"scale {zone} to {replicas}")
-    answer = await stage.world.api.exchange(
-        "PATCH",
-        STATEFULSETS.path(stage.world.namespace, zone, "scale"),
-        body={"spec": {"replicas": replicas}},
-        content_type="application/merge-patch+json",
-    )
-    if answer.message:
-        stage.say(f"refused: {answer.message}", "API server")
-
-
-async def _until_done(stage: Stage) -> None:
-    await stage.until(lambda now: all(is_done(now, zone) for zone in ZONES))
-
-
-def is_done(now: Snapshot, zone: str) -> bool:
-    """Return whether a zone is rolled out: every pod, and the revision in its status."""
-    return is_whole(now.sets[zone])
-
-
-def _is_moving(now: Snapshot, zone: str) -> bool:
-    sts = now.sets[zone]
-    return number(sts, "status", "readyReplicas") < number(sts, "spec", "replicas")
-
-
-def _has_broken(now: Snapshot) -> bool:
-    return any(explain_pod(pod) in LOUD for pod in now.pods.values())
-
-
-CRASHES: Final = Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=300))
 TALES: Final[Mapping[str, ClusterStory]] = {
     "rollout": ClusterStory(
         title="A new image for all zones: one zone after the other",
-        play=_roll_out,
+        script="image v2; done",
     ),
     "bad-revision": ClusterStory(
         title="A new image that crashes: the rollout stops, until a better one comes",
-        play=_roll_out_bad,
-        images={BAD: CRASHES},
+        script="image v2 ', which crashes'; broken; 2s; image v3 ', which works'; done",
+        images={"v2": CRASHES},
     ),
     "pod-dies": ClusterStory(
         title="A pod of another zone dies: the rollout waits until it is back",
-        play=_lose_pod,
+        script="image v2; moving zone-c; crash zone-a-0; 2s; well zone-a-0; done",
     ),
     "paused-zone": ClusterStory(
         title="A paused zone keeps its pods, and follows when it is released",
-        play=_pause_zone,
+        script="pause zone-b; image v2; done zone-a zone-c; 2s; release zone-b; done",
     ),
     "forbidden-downscale": ClusterStory(
         title="A label forbids a downscale: the operator refuses it",
-        play=_forbid_downscale,
+        script="fewer zone-c; 2s; unlabel zone-c; fewer zone-c; scaled zone-c; done zone-c",
     ),
     "drained-node": ClusterStory(
         title="Nodes are drained in mid-rollout: evictions wait for their turn",
-        play=_drain_node,
+        script="image v2; moving zone-b; drain zone-a; done",
     ),
 }
+
+
+class Teller(Steps):
+    """Acts on the cluster, says so, and waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.world = stage, stage.world
+        self.wanted = 0
+
+    async def do_wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def do_image(self, image: str, remark: str = "") -> None:
+        text = f"new image for all zones: {image}{remark}"
+        await self.stage.act(text, self.world.set_image(ZONES, image))
+
+    async def do_crash(self, pod: str) -> None:
+        await self.stage.act(f"{pod} crashes", self.world.kubelet.crash(pod))
+
+    async def do_well(self, pod: str) -> None:
+        await self.stage.act(f"{pod} is well again", self.world.kubelet.make_ready(pod))
+
+    async def do_pause(self, zone: str) -> None:
+        pausing = self.world.annotate(zone, **{PAUSED: "true"})
+        await self.stage.act(f"pause {zone}, by an annotation", pausing)
+
+    async def do_release(self, zone: str) -> None:
+        await self.stage.act(f"release {zone}", self.world.annotate(zone, **{PAUSED: None}))
+
+    async def do_unlabel(self, zone: str) -> None:
+        text = f"take the label {NO_DOWNSCALE} off {zone}"
+        await self.stage.act(text, self.world.label(zone, **{NO_DOWNSCALE: None}))
+
+    async def do_fewer(self, zone: str) -> None:
+        self.wanted = number(self.stage.seen.sets[zone], "spec", "replicas") - 1
+        self.stage.say(f"scale {zone} to {self.wanted}")
+        workload = Workload(api=self.world.api, namespace=self.world.namespace, name=zone)
+        answer = await workload.scale(self.wanted, Route.SCALE_MERGE)
+        if answer.message:
+            self.stage.say(f"refused: {answer.message}", "API server")
+
+    async def do_drain(self, zone: str) -> None:
+        api, namespace = self.world.api, self.world.namespace
+        drain = Drain(api, namespace, retry=TRY_AGAIN_AFTER)
+        victims = await list_victims(api, namespace, [zone])
+        self.stage.say(f"drain the nodes of {zone}, as kubectl does it")
+        await drain.run(victims, DRAIN_LIMIT)
+        for _, answer in drain.refusals()[:1]:
+            text = f"{len(drain.refusals())} times refused, the first: {answer.message}"
+            self.stage.say(text, "API server")
+
+    async def do_scaled(self, zone: str) -> None:
+        path = ("status", "replicas")
+        await self.stage.until(lambda now: number(now.sets[zone], *path) == self.wanted)
+
+    async def do_moving(self, zone: str) -> None:
+        def holds(now: Snapshot) -> bool:
+            sts = now.sets[zone]
+            return number(sts, "status", "readyReplicas") < number(sts, "spec", "replicas")
+
+        await self.stage.until(holds)
+
+    async def do_broken(self) -> None:
+        await self.stage.until(
+            lambda now: any(explain_pod(pod) in LOUD for pod in now.pods.values())
+        )
+
+    async def do_done(self, *zones: str) -> None:
+        """Wait until zones, or all, are rolled out: every pod, and the revision in the status."""
+        wanted = zones or ZONES
+        await self.stage.until(lambda now: all(is_whole(now.sets[zone]) for zone in wanted))
