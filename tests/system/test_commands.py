@@ -8,14 +8,12 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -25,10 +23,10 @@ from rollout_operator import __version__
 from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
 from tests.system.grants import READER, Grant, grant_reads
+from tests.system.starts import run_command, run_words
 from tests.system.waits import read_metric, wait_reason
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
-from tests.world.forkserver import run_program
 from tests.world.judge import Judge
 from tests.world.kubectl import locate_kubectl
 from tests.world.manifests import SHADOW, apply_manifests, read_manifests
@@ -46,34 +44,33 @@ ZONES: Final = tuple(
 )
 NAMES: Final = [zone.name for zone in ZONES]
 REFUSED: Final = "rollingUpdate: Invalid value"
-READ_LIMIT_S: Final = 60
 
 
 @pytest.mark.slow
 async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -> None:
     """No pod and no revision comes of it; then images roll zone by zone, until it is undone."""
-    shell = await open_shell(world)
+    person = Person(world, await grant_reads(world, [("list", "statefulsets")]))
     # As most manifests are: of updateStrategy they say nothing.
-    write_base(shell.folder, world.namespace)
-    await shell.run("kubectl apply -k base")
+    write_base(world.folder, world.namespace)
+    await person.paste("kubectl apply -k base")
     await world.wait_ready(NAMES)
     before = await map_identities(world)
     account = f"system:serviceaccount:{world.namespace}:{READER}"
     async with Judge(world.plane, world.namespace, account) as judge:
-        text = await shell.adopt()
-        await write_overlay(shell)
+        text = await person.run("adopt")
+        write_overlay(world.folder, world.namespace, await person.run("adopt", "-o=yaml"))
         assert {call.verb for call in await judge.calls()} <= {"get", "list"}
     assert "replaces no pod: " in text
 
     # What is said of the order: without the patches, Git alone is refused.
     for how in ("", "--server-side --force-conflicts"):
-        assert REFUSED in await shell.run(f"kubectl apply {how} -k overlay", is_refused=True)
-    await shell.run(text.partition("\n# 1. ")[2].partition("\n")[2].partition("\n# 2. ")[0])
-    await shell.run("kubectl apply -k overlay")
-    await shell.run("kubectl apply --server-side --force-conflicts -k overlay")
+        assert REFUSED in await person.paste(f"kubectl apply {how} -k overlay", is_refused=True)
+    await person.paste(text.partition("\n# 1. ")[2].partition("\n")[2].partition("\n# 2. ")[0])
+    await person.paste("kubectl apply -k overlay")
+    await person.paste("kubectl apply --server-side --force-conflicts -k overlay")
     await world.wait_adopted(NAMES)
     assert await map_identities(world) == before
-    assert "under the operator already" in await shell.adopt()
+    assert "under the operator already" in await person.run("adopt")
 
     await world.operator()
     await world.roll(NAMES, "v2")
@@ -82,7 +79,7 @@ async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -
 
     before = await map_identities(world)
     back = [line[2:] for line in text.splitlines() if line.startswith("# kubectl ")]
-    await shell.run("\n".join(back))
+    await person.paste("\n".join(back))
     await world.wait_ready(NAMES)
     assert await map_identities(world) == before
     for name in NAMES:
@@ -95,47 +92,38 @@ async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -
     await world.judge.assert_clean()
 
 
-class Shell(msgspec.Struct, frozen=True):
-    """A folder where commands are pasted, with all rights; `adopt` itself may only read."""
+class Person:
+    """Types our commands with rights to read alone, and pastes those of kubectl with all rights."""
 
-    folder: Path
-    namespace: str
-    admin: Path
-    reader: Path
+    def __init__(self, world: World, kubeconfig: Path) -> None:
+        self._world, self._kubeconfig = world, kubeconfig
+        self.errors = ""
 
-    async def adopt(self, *words: str) -> str:
-        """Return what the command prints."""
-        command = ("adopt", f"-n={self.namespace}", *words)
-        env = {**os.environ, "KUBECONFIG": str(self.reader)}
-        ended = await asyncio.to_thread(run_program, *command, env=env, limit_s=READ_LIMIT_S)
-        assert ended.returncode == ExitCode.DONE, ended.stderr
-        return ended.stdout
+    async def run(self, *words: str, code: int = 0) -> str:
+        """Run a command, which ends with this code; return what it shows."""
+        env = {"KUBECONFIG": str(self._kubeconfig)}
+        ended = await asyncio.to_thread(run_words, *words, env=env)
+        self.errors = ended.err
+        assert ended.code == code, ended
+        return ended.out
 
-    async def run(self, script: str, *, is_refused: bool = False) -> str:
+    async def paste(self, script: str, *, is_refused: bool = False) -> str:
         """Run lines until one fails; return what was said."""
-        ended = await self._run("bash", "-e", "-c", script)
-        said = ended.stdout + ended.stderr
-        assert (ended.returncode != 0) == is_refused, said
-        return said
-
-    async def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(locate_kubectl()), os.environ["PATH"]))
-        return await asyncio.to_thread(
-            subprocess.run,
-            command,
-            cwd=self.folder,
-            env={**os.environ, "KUBECONFIG": str(self.admin), "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=READ_LIMIT_S,
-            check=False,
-        )
+        env = {"KUBECONFIG": str(write_kubeconfig(self._world)), "PATH": path}
+        lines = f"cd {self._world.folder}\n{script}"
+        ended = await asyncio.to_thread(run_command, "bash", "-e", "-c", lines, env=env)
+        assert (ended.code != 0) == is_refused, ended
+        return ended.out + ended.err
 
-
-async def open_shell(world: World) -> Shell:
-    """Return a shell in the world's folder, and the account that reads."""
-    reader = await grant_reads(world, [("list", "statefulsets")])
-    return Shell(world.folder, world.namespace, write_kubeconfig(world), reader)
+    def watch(self) -> str:
+        """Look live on a terminal until it shows pods, and end it by Ctrl-C."""
+        command = (sys.executable, "-m", "rollout_operator", "status", "-w")
+        with on_terminal(command, KUBECONFIG=str(self._kubeconfig)) as (process, master):
+            shown = read_until(master, "updated, ready")
+            os.write(master, b"\x03")
+            assert process.wait(LIMIT_S) == 0
+        return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 def write_base(folder: Path, namespace: str) -> None:
@@ -153,16 +141,12 @@ def write_base(folder: Path, namespace: str) -> None:
     )
 
 
-async def write_overlay(shell: Shell) -> None:
+def write_overlay(folder: Path, namespace: str, component: str) -> None:
     """Write the component that is proposed, and an overlay that has it."""
-    (shell.folder / "adopted").mkdir()
-    (shell.folder / "adopted" / "kustomization.yaml").write_text(await shell.adopt("-o=yaml"))
-    (shell.folder / "overlay").mkdir()
-    (shell.folder / "overlay" / "kustomization.yaml").write_text(
-        yaml.safe_dump(
-            {"namespace": shell.namespace, "resources": ["../base"], "components": ["../adopted"]}
-        )
-    )
+    overlay = {"namespace": namespace, "resources": ["../base"], "components": ["../adopted"]}
+    for name, text in (("adopted", component), ("overlay", yaml.safe_dump(overlay))):
+        (folder / name).mkdir()
+        (folder / name / "kustomization.yaml").write_text(text)
 
 
 async def map_identities(world: World) -> dict[str, str]:
@@ -185,79 +169,53 @@ READS: Final = frozenset({"list", "get"})
 async def test_d_76_a_reader_sees_all_and_scripts_wait(world: World) -> None:
     """Each exit code of `wait`, once; what is shown agrees with the objects; nothing is written."""
     names = await world.create(*three_zones(replicas=2))
-    person = Person(await grant_reads(world, RIGHTS))
+    person = Person(world, await grant_reads(world, RIGHTS))
     judge = Judge(world.plane, world.namespace, f"system:serviceaccount:{world.namespace}:{READER}")
     async with judge:
         # Without an operator.
-        shown = await person.run_command("status")
+        shown = await person.run("status")
         assert "ingester  rolled out  6/6 ready  6/6 updated" in shown
         assert "operator not reached: " in shown
         assert "this is computed from the objects" in shown
-        assert "rolled out" in await person.run_command("wait", "-timeout=1m")
+        assert "rolled out" in await person.run("wait", "-timeout=1m")
         assert "ingester-zone-c      2/2" in await asyncio.to_thread(person.watch)
 
         await world.set_image(names, "v2")
-        reported = await person.run_command("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
+        reported = await person.run("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
         assert "0/6 updated" in reported
         assert "operator not reached: " in reported
         assert reported.endswith("not rolled-out within 3s\n")
-        assert "goes now" in " ".join(
-            (await person.run_command("explain", f"{names[0]}-0")).split()
-        )
-        later = await person.run_command("explain", f"pod/{names[2]}-0")
+        assert "goes now" in " ".join((await person.run("explain", f"{names[0]}-0")).split())
+        later = await person.run("explain", f"pod/{names[2]}-0")
         assert "cannot go yet" in " ".join(later.split())
 
         # With one: it waits until the last revision is recorded.
         operator = await world.operator()
-        await person.run_command("wait", "-timeout=2m")
+        await person.run("wait", "-timeout=2m")
         if await serve(world, operator.port):
-            shown = await person.run_command("status")
+            shown = await person.run("status")
             assert f"operator {__version__}: ready, acts" in shown, shown
             assert "computed" not in shown
             assert "left out" not in shown
         for name in names:
             status = (await world.get(STATEFULSETS, name))["status"]
             assert status["currentRevision"] == status["updateRevision"]
-        found = json.loads(await person.run_command("status", "-o=json"))
+        found = json.loads(await person.run("status", "-o=json"))
         assert map_zones(found) == await count_pods(world, names)
 
         for name in names:
             await world.annotate(name, **{PAUSED: "true"})
         await world.set_image(names, "v3")
-        reported = await person.run_command("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
+        reported = await person.run("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
         assert "group ingester: held" in reported
         assert reported.endswith("a person has to change something for group ingester\n")
 
-        await person.run_command("status", "-context=wrld", code=ExitCode.FAILED)
+        await person.run("status", "-context=wrld", code=ExitCode.FAILED)
         assert "did you mean world?" in person.errors
-        await person.run_command("status", "-n=default", code=ExitCode.FAILED)
+        await person.run("status", "-n=default", code=ExitCode.FAILED)
         assert 'grant verb list on \\"statefulsets\\"' in json.dumps(person.errors)
         assert {call.verb for call in await judge.calls()} <= READS
     await world.judge.assert_clean()
-
-
-class Person:
-    """Types commands, with a kubeconfig in the environment."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        self._environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        self.errors = ""
-
-    async def run_command(self, *words: str, code: int = 0) -> str:
-        """Run a command, which ends with this code; return what it shows."""
-        ended = await asyncio.to_thread(run_program, *words, env=self._environ, limit_s=LIMIT_S)
-        self.errors = ended.stderr
-        assert ended.returncode == code, ended
-        return ended.stdout
-
-    def watch(self) -> str:
-        """Look live on a terminal until it shows pods, and end it by Ctrl-C."""
-        command = (sys.executable, "-m", "rollout_operator", "status", "-w")
-        with on_terminal(command, KUBECONFIG=self._environ["KUBECONFIG"]) as (process, master):
-            shown = read_until(master, "updated, ready")
-            os.write(master, b"\x03")
-            assert process.wait(LIMIT_S) == 0
-        return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 async def serve(world: World, port: int) -> bool:
@@ -335,7 +293,7 @@ async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> N
     account = f"system:serviceaccount:{world.namespace}:{READER}"
 
     async with Judge(world.plane, world.namespace, account) as judge:
-        printed = await _simulate(KUBECONFIG=str(reader))
+        printed = json.loads(await Person(world, reader).run("simulate", "-o", "json"))
         calls = await judge.calls()
     await world.operator()
     await world.wait_adopted(names)
@@ -362,15 +320,6 @@ def _lack_revision(now: Snapshot) -> str:
         name for name, one in statuses.items() if one["updateRevision"] == one["currentRevision"]
     ]
     return f"{', '.join(late)} know no new revision" if late else ""
-
-
-async def _simulate(**environ: str) -> Json:
-    """Return what the command prints for machines of the cluster itself; the world goes on."""
-    env = {**os.environ, **environ}
-    ended = await asyncio.to_thread(run_program, "simulate", "-o", "json", env=env, limit_s=60)
-    assert ended.returncode == 0, ended.stderr
-    printed: Json = json.loads(ended.stdout)
-    return printed
 
 
 async def _list_deletes(world: World) -> list[str]:
