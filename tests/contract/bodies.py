@@ -23,6 +23,7 @@ ks:
   apiVersion: kustomize.toolkit.fluxcd.io/v1
   kind: Kustomization
   spec: {postBuild: {substitute: {}}}
+revision: {apiVersion: apps/v1, kind: ControllerRevision, data: {spec: {x: 1}}, revision: 1}
 """)
 
 
@@ -102,6 +103,11 @@ def version_of(answer: ApiAnswer) -> str:
     """Return the resourceVersion of an object or of a list."""
     body: Json = answer.body
     return str(body["metadata"]["resourceVersion"])
+
+
+def has_one_owner(answer: ApiAnswer) -> bool:
+    """Return whether an object has one owner left."""
+    return len(tree(answer)["metadata"].get("ownerReferences", ())) == 1
 
 
 def is_going(answer: ApiAnswer) -> bool:

@@ -18,10 +18,12 @@ from typing import Any, Final
 from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
+from tests.contract import controllers_pods as images
 from tests.contract.bodies import config_map, delete_options, eviction, tree, version_of
 from tests.contract.bodies import pod as a_pod
 from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_seen import (
+    REVISION_LABEL,
     WATCHED,
     Seen,
     is_going,
@@ -112,6 +114,15 @@ class ControllerRig:
         with self.world.quietly():
             answer = await self.world.delete(resource, name, delete_options(**options))
         assert answer.is_ok, answer.message
+
+    async def delete_revision(self, field: str) -> None:
+        """DELETE the revision that this field of the status of `a` names."""
+        await self.delete(REVISIONS, self.seen.sets["a"]["status"][field])
+
+    async def adopt(self) -> None:
+        """Write the update revision as the current one, as another client may."""
+        update = self.seen.sets["a"]["status"]["updateRevision"]
+        await self.patch(STATEFULSETS, "a/status", {"status": {"currentRevision": update}})
 
     async def change(self, name: str = "a", **spec: object) -> None:
         """PATCH the spec of a set."""
@@ -228,6 +239,11 @@ class ControllerRig:
         """Wait for the so manieth pod of a name."""
         await self.until(f"{pod} anew", lambda: self.seen.count_lives(pod) == number)
 
+    async def until_trouble(self, number: str) -> None:
+        """Wait until there are so many pods, each of which has got as far as it ever will."""
+        await self.until(f"{number} made", lambda: len(self.seen.pods) == int(number))
+        await self.until("in trouble", lambda: all(map(_shows_trouble, self.seen.pods.values())))
+
     async def until_status(self, **fields: int | None) -> None:
         """Wait until the status of the set says this."""
 
@@ -327,6 +343,24 @@ class ControllerRig:
             found["statuses"] = statuses
         self.world.record(title, **found)
 
+    async def show_pod(self, name: str) -> None:
+        """Record all that a pod says, but for its node."""
+        await self.until(f"{name} there", lambda: name in self.seen.pods)
+        with self.world.quietly():
+            pod = tree(await self.world.get(PODS, name))
+        metadata = pod["metadata"]
+        revision = metadata["labels"].pop(REVISION_LABEL)
+        await self.settle()
+        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        named = self.seen.call_revision(revision)
+        self.world.record("the pod", revision=named, metadata=metadata, spec=spec)
+
+    async def show_labels(self, name: str) -> None:
+        """Record the labels of a pod."""
+        found = self.seen.pods[name]["metadata"]["labels"]
+        shown = {key: value for key, value in sorted(found.items()) if key != REVISION_LABEL}
+        self.world.record("labels", found=shown)
+
     def describe(self, title: str) -> None:
         """Record what is there while the controller still tries, hence without waiting for rest."""
         found = {"sets": self.seen.describe_sets(), "pods": self.seen.describe_pods()}
@@ -388,6 +422,23 @@ class ControllerRig:
 
 def _elapsed() -> timedelta:
     return timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def _shows_trouble(pod: Json) -> bool:
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+    states = [one["state"] for one in pod["status"].get("containerStatuses", ())]
+    phase = pod["status"].get("phase")
+    match _image(pod):
+        case images.PENDING:
+            return True
+        case images.CRASHING:
+            return any("waiting" in state and phase == "Running" for state in states)
+        case images.GATED:
+            return conditions.get("ContainersReady") == "True"
+        case images.CLAIMING:
+            return conditions.get("Ready") == "True"
+        case _:
+            return bool(phase == "Running")
 
 
 def _image(pod: Json) -> str:

@@ -16,7 +16,7 @@ from rollout_operator.kube.api import (
 from tests.contract.bodies import config_map, delete_options, eviction, is_going, owner, pod, tree
 from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence
-from tests.contract.sides import CONFIG_MAPS, NAMESPACES, REVISIONS, Hook, Verdict
+from tests.contract.sides import CONFIG_MAPS, NAMESPACES, Hook, Verdict
 from tests.contract.world import World
 
 
@@ -51,25 +51,6 @@ async def unknown_resources(world: World) -> None:
 
 
 @sequence("garbage", needs=Needs.CONTROLLERS)
-async def one_of_two_owners_is_not_enough(world: World) -> None:
-    one = await world.make(CONFIG_MAPS, config_map("one"))
-    two = await world.make(CONFIG_MAPS, config_map("two"))
-    body = config_map("a", ownerReferences=[owner(tree(one)), owner(tree(two))])
-    await world.make(CONFIG_MAPS, body)
-    await world.make(CONFIG_MAPS, config_map("b", ownerReferences=[owner(tree(one))]))
-    await world.delete(CONFIG_MAPS, "one")
-    await world.until_gone(CONFIG_MAPS, "b")
-    await world.until(
-        CONFIG_MAPS,
-        "a",
-        lambda answer: len(tree(answer)["metadata"].get("ownerReferences", [])) == 1,
-    )
-    await world.get(CONFIG_MAPS, "a")
-    await world.delete(CONFIG_MAPS, "two")
-    await world.until_gone(CONFIG_MAPS, "a")
-
-
-@sequence("garbage", needs=Needs.CONTROLLERS)
 async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("owner"))
     # Held: a kubelet that ends it in the meantime would make its grace period zero.
@@ -84,19 +65,6 @@ async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
         await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
     world.record("the pod", grace=ending["deletionGracePeriodSeconds"])
     await world.until_gone(PODS, "a")
-
-
-@sequence("kinds")
-async def a_revision_is_renumbered(world: World) -> None:
-    body: JsonObject = {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {"name": "a"},
-        "data": {"spec": {"x": 1}},
-        "revision": 1,
-    }
-    await world.create(REVISIONS, body)
-    await world.patch(REVISIONS, "a", {"revision": 2})
 
 
 def _guard(world: World, kind: str, **webhook: object) -> JsonObject:

@@ -5,39 +5,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from tests.contract import controllers_pods as pods
 from tests.contract.bodies import tree
-from tests.contract.controllers_pods import PENDING
 from tests.contract.controllers_rig import ControllerRig, controlled, staged
 from tests.contract.controllers_seen import is_going, is_ready
 from tests.contract.controllers_sets import ORDERED, PARALLEL, ROLLING, web
 from tests.contract.plays import Needs, Play, add_each
-from tests.contract.sides import PODS, REVISIONS
+from tests.contract.sides import REVISIONS
 
 REVISION: Final = "controller-revision-hash"
-
-
-@controlled("controllers_creation")
-async def all_that_a_pod_says_of_its_set(rig: ControllerRig) -> None:
-    body = web(replicas=1, image=PENDING, ordinals={"start": 3})
-    template = _spec(body)["template"]
-    template["metadata"]["labels"]["tier"] = "db"
-    template["metadata"]["finalizers"] = ["x.org/a"]
-    template["spec"]["hostname"] = "other"
-    await rig.create(body)
-    await _show_pod(rig, "a-3")
-    await rig.rest("no node for it")
-    # so that it can go in the end
-    await rig.patch(PODS, "a-3", {"metadata": {"finalizers": None}})
-
-
-@controlled("controllers_creation")
-async def a_pod_without_a_service(rig: ControllerRig) -> None:
-    body = web(replicas=1, image=PENDING)
-    del _spec(body)["serviceName"]
-    await rig.create(body)
-    await _show_pod(rig, "a-0")
 
 
 @controlled("controllers_creation")
@@ -64,25 +40,6 @@ async def all_that_a_revision_keeps(rig: ControllerRig) -> None:
     )
 
 
-async def _show_pod(rig: ControllerRig, name: str) -> None:
-    await rig.until(f"{name} there", lambda: name in rig.seen.pods)
-    with rig.world.quietly():
-        pod = tree(await rig.world.get(PODS, name))
-    metadata = pod["metadata"]
-    revision = metadata["labels"].pop("controller-revision-hash")
-    await rig.settle()
-    rig.world.record(
-        "the pod",
-        revision=rig.seen.call_revision(revision),
-        metadata=metadata,
-        spec={key: value for key, value in pod["spec"].items() if key != "nodeName"},
-    )
-
-
-def _spec(body: JsonObject) -> Any:
-    return body["spec"]
-
-
 @controlled("controllers_health")
 async def failing_again_and_again_until_mended(rig: ControllerRig) -> None:
     await rig.create(web(replicas=1, image=pods.FAILING))
@@ -94,51 +51,6 @@ async def failing_again_and_again_until_mended(rig: ControllerRig) -> None:
     await rig.until_rolled()
     await rig.settle()
     rig.world.record("whole", sets=rig.seen.describe_sets())
-
-
-def _in_trouble(image: str, policy: str, number: int) -> Play:
-    """Return a sequence of a set whose pods are in trouble of their own."""
-
-    async def play(rig: ControllerRig) -> None:
-        await rig.create(web(image=image, pods=policy))
-        await rig.until(f"{number} made", lambda: len(rig.seen.pods) == number)
-        await rig.until("in trouble", lambda: all(map(_shows_it, rig.seen.pods.values())))
-        await rig.rest("none ready")
-
-    return staged(play)
-
-
-def _shows_it(pod: Any) -> bool:
-    """Return whether a pod has got as far as it ever will."""
-    image = pod["spec"]["containers"][0]["image"]
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
-    states = [one["state"] for one in pod["status"].get("containerStatuses", ())]
-    match image:
-        case pods.PENDING:
-            return True
-        case pods.CRASHING:
-            return any(
-                "waiting" in state and pod["status"]["phase"] == "Running" for state in states
-            )
-        case pods.GATED:
-            return conditions.get("ContainersReady") == "True"
-        case pods.CLAIMING:
-            return conditions.get("Ready") == "True"
-        case _:
-            return bool(pod["status"].get("phase") == "Running")
-
-
-add_each(
-    (
-        ("never_ready_in_order", _in_trouble(pods.NEVER_READY, ORDERED, 1)),
-        ("crashing_in_parallel", _in_trouble(pods.CRASHING, PARALLEL, 3)),
-        ("held_back_by_a_gate", _in_trouble(pods.GATED, PARALLEL, 3)),
-        ("ready_without_proof_in_order", _in_trouble(pods.CLAIMING, ORDERED, 3)),
-        ("without_a_node_in_order", _in_trouble(pods.PENDING, ORDERED, 1)),
-    ),
-    "controllers_health",
-    Needs.CONTROLLERS,
-)
 
 
 def _uid(rig: ControllerRig) -> str:
@@ -166,28 +78,6 @@ async def a_set_deleted_in_the_foreground(rig: ControllerRig) -> None:
 
 
 @controlled("controllers_ownership")
-async def a_pod_that_has_lost_its_labels(rig: ControllerRig) -> None:
-    await rig.whole()
-    index = {"apps.kubernetes.io/pod-index": None}
-    await rig.label("a-1", **index)
-    await rig.rest("it stays as it is")
-    rig.world.record("labels", found=_labels(rig, "a-1"))
-    await rig.label("a-1", **index, **{"statefulset.kubernetes.io/pod-name": None})
-    await rig.rest("it gets them back")
-    rig.world.record("labels", found=_labels(rig, "a-1"))
-
-
-@controlled("controllers_ownership")
-async def a_revision_that_a_client_deletes(rig: ControllerRig) -> None:
-    await rig.whole()
-    await rig.version("2")
-    await rig.rest("two revisions")
-    update = rig.seen.sets["a"]["status"]["updateRevision"]
-    await rig.delete(REVISIONS, update)
-    await rig.rest("it is made again")
-
-
-@controlled("controllers_ownership")
 async def a_revision_s_name_that_is_taken(rig: ControllerRig) -> None:
     """The name is a hash of the template: here it was one of the set's own before."""
     await rig.create(web(replicas=0))
@@ -204,21 +94,6 @@ async def a_revision_s_name_that_is_taken(rig: ControllerRig) -> None:
     await rig.rest("another name, and a collision is counted", has_steps=False)
 
 
-@controlled("controllers_ownership")
-async def a_current_revision_that_a_client_deletes(rig: ControllerRig) -> None:
-    await rig.whole()
-    await rig.version("2")
-    await rig.settle()
-    current = rig.seen.sets["a"]["status"]["currentRevision"]
-    await rig.delete(REVISIONS, current)
-    await rig.rest("the update revision is the current one", has_steps=False)
-
-
-def _labels(rig: ControllerRig, name: str) -> dict[str, str]:
-    found = rig.seen.pods[name]["metadata"]["labels"]
-    return {key: value for key, value in sorted(found.items()) if key != REVISION}
-
-
 @controlled("controllers_templates")
 async def on_delete_two_templates_in_a_row(rig: ControllerRig) -> None:
     await rig.whole()
@@ -228,20 +103,6 @@ async def on_delete_two_templates_in_a_row(rig: ControllerRig) -> None:
     # Whether the controller has seen the one between is chance.
     sts = rig.seen.sets["a"]["status"]
     rig.world.record("revisions", are_equal=sts["currentRevision"] == sts["updateRevision"])
-
-
-@controlled("controllers_templates")
-async def on_delete_the_current_revision_written_by_another(rig: ControllerRig) -> None:
-    await rig.whole()
-    await rig.version("2")
-    await rig.settle()
-    await rig.replace("a-2")
-    await rig.rest("one moved")
-    update = rig.seen.sets["a"]["status"]["updateRevision"]
-    await rig.patch(STATEFULSETS, "a/status", {"status": {"currentRevision": update}})
-    await rig.rest("the current revision is the new one now", has_steps=False)
-    await rig.replace("a-1", "a-0")
-    await rig.rest("whole")
 
 
 @controlled("controllers_templates")

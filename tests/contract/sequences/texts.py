@@ -51,7 +51,16 @@ from tests.contract.controllers_rig import ControllerRig, staged
 from tests.contract.controllers_sets import web
 from tests.contract.plays import Needs, add_each
 from tests.contract.reviews import allow, answering, deny, patching, silent
-from tests.contract.sides import BUDGETS, CONFIG_MAPS, PODS, Decide, Hook, HookKind, Verdict
+from tests.contract.sides import (
+    BUDGETS,
+    CONFIG_MAPS,
+    PODS,
+    REVISIONS,
+    Decide,
+    Hook,
+    HookKind,
+    Verdict,
+)
 from tests.contract.world import Watch, World
 
 Json = Any
@@ -68,6 +77,7 @@ KINDS: Final[Mapping[str, tuple[Resource, Callable[[str], JsonObject]]]] = {
             ("template", REPLICA_TEMPLATES),
             ("source", OCI_REPOSITORIES[0]),
             ("ks", KUSTOMIZATIONS[0]),
+            ("revision", REVISIONS),
         )
     },
 }
@@ -259,6 +269,8 @@ class _Teller:
                 await world.until_gone(resource, target)
             case "going":
                 await world.until(resource, target, bodies.is_going)
+            case "lone":
+                await world.until(resource, target, bodies.has_one_owner)
             case "writers":
                 await _record_writers(world, resource)
             case "hook":
