@@ -5,8 +5,9 @@ at the end it reads and writes all of them as its typed client does, under its o
 """
 
 import json
+import re
 import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import pytest_asyncio
 import yaml
 
 from tests.code_rules import ROOT
+from tests.contract.bodies import owner
 from tests.demo.kept import write_kubeconfig
 from tests.system.pages import DOCS, Terminal
 from tests.system.releasing import (
@@ -56,6 +58,7 @@ pytestmark = pytest.mark.controlplane
 SYSTEM: Final = "kuberik-system"
 CONTROLLER: Final = "rollout-controller-controller-manager"
 GATE: Final = "schedule-gate-x7k2p"
+LEFT: Final = Path(__file__).with_name("left_by_kuberik.yaml")
 PREFIX: Final = "rollout.kuberik.com"
 # Where its definitions are, as in a checkout of its sources.
 BASES: Final = Path("rollout-controller/config/crd/bases")
@@ -65,7 +68,6 @@ RESOURCES: Final = {
     "RolloutSchedule": SCHEDULES,
     "HealthCheck": CHECKS,
 }
-_BAKED: Final = {"bakeStatus": "Succeeded", "bakeStatusMessage": "Bake completed."}
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -123,87 +125,46 @@ def _render_controller() -> Json:
     }
 
 
-def entry(number: int, tag: str, age: int, **more: Any) -> Json:
-    """Return a deployment of a history, `age` seconds old."""
-    return {
-        "id": number,
-        "version": {"tag": tag},
-        "timestamp": ago(age),
-        "message": "Automatic deployment",
-        "triggeredBy": {"kind": "System", "name": "rollout-controller"},
-        **_BAKED,
-        **more,
-    }
+async def leave_namespace(world: World) -> None:
+    """Create all that there is of releases, and what Rollouts read and write."""
+    images: Json = {"image": "registry.invalid/app"}
+    await create(world, IMAGE_REPOSITORIES, "ImageRepository", "images", images)
+    text = re.sub(r"\$(\d+)", lambda found: ago(int(found[1])), LEFT.read_text())
+    for left in yaml.safe_load(text.replace("NAMESPACE", world.namespace))["objects"]:
+        metadata, spec, status = left["metadata"], left.get("spec", {}), left.get("status")
+        name, resource = metadata.pop("name"), RESOURCES[left["kind"]]
+        if left["kind"] == "Rollout":
+            spec = {"releasesImagePolicy": {"name": name}, **spec}
+            metadata["labels"] = {"app": name}
+            newest = status["availableReleases"][-1]["tag"]
+            written = left.get("written", status["history"][0]["version"]["tag"])
+            await _leave_targets(world, name, newest, written)
+        if "owner" in left:
+            made = await world.get(SCHEDULES, left["owner"])
+            block = {"controller": True, "blockOwnerDeletion": True}
+            metadata["ownerReferences"] = [{**owner(made), **block}]
+        await create(world, resource, left["kind"], name, spec, **metadata)
+        if status:
+            await patch_status(world, resource, name, status)
+    await _leave_kustomization(world, "shop", "1.4.0")
 
 
-async def leave_rollout(
-    world: World,
-    name: str,
-    history: Sequence[Json],
-    available: Sequence[str],
-    spec: Mapping[str, Any] | None = None,
-    *,
-    written: str = "",
-    **annotations: str,
-) -> None:
-    """Create a Rollout with its status, its image policy, and the OCIRepository that it writes.
-
-    `written` is the tag there, where it is not that of the history.
-    """
+async def _leave_targets(world: World, name: str, newest: str, written: str) -> None:
+    """Create the image policy of a Rollout, and the OCIRepository that it writes."""
     policy: Json = {"imageRepositoryRef": {"name": "images"}, "policy": {"semver": {"range": "*"}}}
     await create(world, IMAGE_POLICIES, "ImagePolicy", name, policy)
-    latest = {"name": "registry.invalid/app", "tag": available[-1]}
+    latest = {"name": "registry.invalid/app", "tag": newest}
     await patch_status(world, IMAGE_POLICIES, name, {"latestRef": latest})
-    keys = {f"{PREFIX}/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    body = {"releasesImagePolicy": {"name": name}, **(spec or {})}
-    labels = {"app": name}
-    await create(world, ROLLOUTS, "Rollout", name, body, annotations=keys, labels=labels)
-    status = _render_status(history, available)
-    await patch_status(world, ROLLOUTS, name, status)
-    tag = written or history[0]["version"]["tag"]
     await create(
         world,
         OCI_REPOSITORIES,
         "OCIRepository",
         name,
-        {"interval": "1m", "url": f"oci://registry.invalid/{name}", "ref": {"tag": tag}},
+        {"interval": "1m", "url": f"oci://registry.invalid/{name}", "ref": {"tag": written}},
         annotations={f"{PREFIX}/rollout": name},
     )
-    fetched = render_fetched(f"{tag}@{DIGEST}", 1, ago(60))
+    fetched = render_fetched(f"{written}@{DIGEST}", 1, ago(60))
     await patch_status(world, OCI_REPOSITORIES, name, fetched)
-
-
-def _render_status(history: Sequence[Json], available: Sequence[str]) -> Json:
-    has_failed = history[0]["bakeStatus"] == "Failed"
-    current = available.index(history[0]["version"]["tag"])
-    newer = [{"tag": tag} for tag in reversed(available[current + 1 :])]
-    ready = ("False", "BakeTimeFailed") if has_failed else ("True", "RolloutSucceeded")
-    gates = ("True", "AllGatesPassing") if newer else ("False", "NoAllowedVersions")
-    found = {
-        "Ready": ready,
-        "ReleasesUpdated": ("True", "ReleasesUpdated"),
-        "GatesPassing": gates,
-        "DeploymentBlocked": ("False", "HealthChecksHealthy"),
-        "BakeFailureDisabled": ("False", "Normal"),
-    }
-    conditions = [
-        {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": "as kuberik says it",
-            "lastTransitionTime": ago(600),
-        }
-        for kind, (status, reason) in found.items()
-    ]
-    return {
-        "history": [*history],
-        "availableReleases": [{"tag": tag} for tag in available],
-        "releaseCandidates": newer,
-        "gatedReleaseCandidates": newer,
-        "conditions": conditions,
-        "artifactType": "application/vnd.oci.image.config.v1+json",
-    }
 
 
 async def _leave_kustomization(world: World, name: str, tag: str) -> None:
@@ -229,73 +190,6 @@ async def _leave_kustomization(world: World, name: str, tag: str) -> None:
     )
     applied = render_applied(f"{tag}@{DIGEST}", 1, ago(60))
     await patch_status(world, KUSTOMIZATIONS, name, applied)
-
-
-async def leave_schedule(world: World, name: str, rollout: str) -> None:
-    """Create a schedule that is not active now, and the gate that it keeps for a Rollout."""
-    rule = {"name": "once", "dateRange": {"start": "2001-01-01", "end": "2001-01-02"}}
-    spec: Json = {"rolloutSelector": {"matchLabels": {"app": rollout}}, "rules": [rule]}
-    await create(world, SCHEDULES, "RolloutSchedule", name, spec)
-    made = await world.get(SCHEDULES, name)
-    owner = {
-        "apiVersion": "kuberik.com/v1alpha1",
-        "kind": "RolloutSchedule",
-        "name": name,
-        "uid": made["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    labels = {
-        "gate.kuberik.com/schedule-name": name,
-        "gate.kuberik.com/schedule-namespace": world.namespace,
-        "gate.kuberik.com/schedule-kind": "RolloutSchedule",
-        "gate.kuberik.com/rollout-name": rollout,
-    }
-    gate: Json = {"rolloutRef": {"name": rollout}, "passing": True}
-    await create(world, GATES, "RolloutGate", GATE, gate, labels=labels, ownerReferences=[owner])
-    kept = {"active": False, "managedGates": [GATE], "matchingRollouts": 1}
-    await patch_status(world, SCHEDULES, name, kept)
-
-
-async def leave_namespace(world: World) -> None:
-    """Create all that there is of releases, each at another point of its way."""
-    images: Json = {"image": "registry.invalid/app"}
-    await create(world, IMAGE_REPOSITORIES, "ImageRepository", "images", images)
-    old, before = entry(2, "1.4.0", 5000), entry(1, "1.3.0", 9000)
-    await leave_rollout(world, "shop", [old, before], ["1.3.0", "1.4.0"], bypass_gates="")
-    await _leave_kustomization(world, "shop", "1.4.0")
-    await leave_schedule(world, "freeze", "shop")
-    checks = {"selector": {"matchLabels": {"app": "till"}}}
-    await create(world, CHECKS, "HealthCheck", "till", {}, labels={"app": "till"})
-    await patch_status(
-        world, CHECKS, "till", {"status": "Healthy", "lastChangeTime": ago(100), "message": "2xx"}
-    )
-    baking = entry(7, "2.1.0", 120, bakeStatus="InProgress", bakeStartTime=ago(115))
-    spec = {"bakeTime": "2m", "healthCheckSelector": checks}
-    await leave_rollout(world, "till", [baking], ["2.1.0"], spec)
-    failed = entry(
-        *(3, "3.0.0", 800),
-        bakeStatus="Failed",
-        bakeStatusMessage="A HealthCheck failed after the bake started.",
-        bakeEndTime=ago(700),
-        failedHealthChecks=[{"name": "mail", "namespace": world.namespace, "message": "5xx"}],
-    )
-    await leave_rollout(world, "mail", [failed], ["3.0.0", "3.1.0"], {"bakeTime": "1m"})
-    await leave_rollout(
-        *(world, "search", [entry(4, "5.1.0", 900)], ["5.1.0", "5.2.0"]),
-        force_deploy="5.2.0",
-        deploy_user="amy",
-        deploy_message="past the gate",
-    )
-    for name in ("search", "desk"):
-        closed = {"rolloutRef": {"name": name}, "passing": False}
-        await create(world, GATES, "RolloutGate", f"approve-{name}", closed)
-    first = entry(1, "1.0.0", 900)
-    await leave_rollout(world, "cart", [first], ["1.0.0", "1.1.0"], written="1.1.0")
-    await leave_rollout(world, "desk", [first], ["1.0.0", "1.1.0"], written="1.1.0")
-    await leave_rollout(
-        world, "fax", [entry(1, "0.9.0", 900)], ["0.9.0"], force_deploy="0.9.0", deploy_user="amy"
-    )
 
 
 async def write_as_kuberik(world: World) -> None:
