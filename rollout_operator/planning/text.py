@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +18,6 @@ from rollout_operator.model.description import (
     Description,
     NamespaceDescription,
     OperatorDescription,
-    PodDescription,
     PodState,
     PolicyZoneDescription,
     ZoneDescription,
@@ -78,14 +78,21 @@ class _Symbol(NamedTuple):
     style: Style
 
 
-_UPDATED: Final = _Symbol("#", "updated, ready", Style.GREEN)
-_OUTDATED: Final = _Symbol("o", "outdated, ready", Style.PLAIN)
+# By the state of a pod, and whether it is at the update revision.
 _SYMBOLS: Final = {
-    PodState.STARTING: _Symbol("~", "starting", Style.YELLOW),
-    PodState.NOT_READY: _Symbol("!", "not ready", Style.MAGENTA),
-    PodState.GOING: _Symbol("x", "going", Style.RED),
-    PodState.MISSING: _Symbol(".", "missing", Style.RED),
-    PodState.UNREADABLE: _Symbol("?", "unreadable", Style.MAGENTA),
+    (PodState.READY, True): _Symbol("#", "updated, ready", Style.GREEN),
+    (PodState.READY, False): _Symbol("o", "outdated, ready", Style.PLAIN),
+    **{
+        (state, is_updated): symbol
+        for state, symbol in (
+            (PodState.STARTING, _Symbol("~", "starting", Style.YELLOW)),
+            (PodState.NOT_READY, _Symbol("!", "not ready", Style.MAGENTA)),
+            (PodState.GOING, _Symbol("x", "going", Style.RED)),
+            (PodState.MISSING, _Symbol(".", "missing", Style.RED)),
+            (PodState.UNREADABLE, _Symbol("?", "unreadable", Style.MAGENTA)),
+        )
+        for is_updated in (True, False)
+    },
 }
 
 
@@ -167,15 +174,14 @@ def wrap_text(
     text: str, layout: StatusLayout, *, indent: int = 0, style: Style = Style.PLAIN
 ) -> Iterator[Line]:
     """Yield the lines of a text, at least one."""
-    pad = " " * indent
-    lines = textwrap.wrap(
-        one_line(text),
-        max(layout.width - 1, 20),
-        initial_indent=pad,
-        subsequent_indent=pad,
-        break_on_hyphens=False,
-    )
-    for line in lines or [pad]:
+    pad, text, width = " " * indent, one_line(text), max(layout.width - 1, 20)
+    lines = [f"{pad}{text}"]
+    # Most texts fit, and wrapping takes a hundred times as long.
+    if len(lines[0]) > width:
+        lines = textwrap.wrap(
+            text, width, initial_indent=pad, subsequent_indent=pad, break_on_hyphens=False
+        )
+    for line in lines:
         yield ((line, style),)
 
 
@@ -342,20 +348,14 @@ def _draw_zones(
             yield from _draw_unready(zone, now, layout)
 
 
-def _choose_symbol(pod: PodDescription) -> _Symbol:
-    if pod.state is PodState.READY:
-        return _UPDATED if pod.is_updated else _OUTDATED
-    return _SYMBOLS[pod.state]
-
-
 def _draw_pods(zone: ZoneDescription, room: int) -> list[Span]:
     hidden = max(zone.desired - len(zone.pods), 0)
     pods, more = zone.pods, ""
     if hidden or len(pods) > room:
         pods = pods[: room - len(f"+{zone.desired}")]
         more = f"+{zone.desired - len(pods)}"
-    symbols = [_choose_symbol(pod) for pod in pods]
-    cells = [(symbol.mark, symbol.style) for symbol in symbols]
+    runs = groupby(_SYMBOLS[pod.state, pod.is_updated] for pod in pods)
+    cells = [(symbol.mark * len([*run]), symbol.style) for symbol, run in runs]
     return [*cells, (more, Style.FAINT)] if more else cells
 
 
@@ -376,7 +376,7 @@ def _draw_unready(zone: ZoneDescription, now: datetime, layout: StatusLayout) ->
         why = f": {pod.why}" if pod.why else ""
         revision = f" [{pod.revision}]" if pod.revision else ""
         text = f"{pod.name} {pod.state}{age}{why}{revision}"
-        yield from wrap_text(text, layout, indent=4, style=_choose_symbol(pod).style)
+        yield from wrap_text(text, layout, indent=4, style=_SYMBOLS[pod.state, False].style)
     if len(unready) > _MOST_UNREADY:
         yield from wrap_text(f"and {len(unready) - _MOST_UNREADY} more", layout, indent=4)
 
@@ -406,8 +406,8 @@ def _draw_policy_zones(
 
 
 def _draw_legend(zones: Sequence[ZoneDescription]) -> Iterator[Line]:
-    used = {_choose_symbol(pod) for zone in zones for pod in zone.pods}
-    symbols = [symbol for symbol in (_UPDATED, _OUTDATED, *_SYMBOLS.values()) if symbol in used]
+    used = {(pod.state, pod.is_updated) for zone in zones for pod in zone.pods}
+    symbols = dict.fromkeys(symbol for state, symbol in _SYMBOLS.items() if state in used)
     if symbols:
         yield BLANK
         yield (

@@ -184,14 +184,14 @@ def _render_rest(rest: int, kind: str = "", key: str = "") -> str:
     return f'<p{anchor} class="rest">and {link}</p>'
 
 
-def gather(pieces: Iterable[str]) -> Iterator[bytes]:
+def gather(pieces: Iterable[str], least: int = _PIECE) -> Iterator[bytes]:
     """Yield pieces of some size: none takes long to make, and there are few of them."""
     gathered: list[str] = []
     size = 0
     for piece in pieces:
         gathered.append(piece)
         size += len(piece)
-        if size >= _PIECE:
+        if size >= least:
             yield "".join(gathered).encode()
             gathered, size = [], 0
     yield "".join(gathered).encode()

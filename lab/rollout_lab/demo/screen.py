@@ -156,8 +156,8 @@ def _mark(line: Line, width: int) -> Iterator[Span]:
     """Yield the spans of a line, with marks for pods that are told apart at a glance."""
     gap = " " if width >= _ROOMY else ""
     for text, style in line:
-        if text in _MARKS:
-            yield f"{_MARKS[text]}{gap}", style
+        if text and text[0] in _MARKS and not text.strip(text[0]):
+            yield f"{_MARKS[text[0]]}{gap}" * len(text), style
         elif text[:1] in _MARKS and text[1:2] == " " and len(line) > 1:
             yield f"{_MARKS[text[0]]}{text[1:]}", style
         else:
