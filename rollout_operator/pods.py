@@ -11,13 +11,12 @@ show nothing of us but our namespace and the trace (SEC-11, SEC-12).
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Literal, NoReturn, Protocol
 
 import aiohttp
-import msgspec
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -31,7 +30,7 @@ from rollout_operator.model.scaling import PodAnswer
 from rollout_operator.model.units import format_duration
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.spans import Attribute, Span, tracing
+from rollout_operator.telemetry.spans import Attribute, tracing
 
 Method = Literal["POST", "DELETE"]
 
@@ -75,35 +74,22 @@ class _ConnectionBroken(aiohttp.ClientError):
 class Sender(Protocol):
     """The way to pods: sends one request, once."""
 
-    async def send(self, method: Method, endpoint: Endpoint) -> int:
-        """Return the HTTP status. Raises aiohttp.ClientError, OSError and TimeoutError.
+    async def send(
+        self, method: Method, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
+        """Return the HTTP status, and the body of a 2xx if it is wanted.
 
-        Waits without a limit of its own, and gives up where it is cancelled.
-        """
-        ...
-
-    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        """POST, and return the HTTP status with the body of a 2xx; see `send` for errors.
-
-        At most one byte more than `model.decode.objects.LONGEST_BODY` is read.
+        Raises aiohttp.ClientError, OSError and TimeoutError. Waits without a limit of its own, and
+        gives up where it is cancelled. Of a body at most one byte more is read than
+        `model.decode.objects.LONGEST_BODY`.
         """
         ...
 
     async def close(self) -> None: ...
 
 
-class _CallUnderway(msgspec.Struct):
-    """One request under way, and what is known of it so far."""
-
-    method: Method
-    endpoint: Endpoint
-    status: int = 0
-    reads_body: bool = False
-    body: bytes = b""
-
-    def failed(self, problem: str, *, may_arrive: bool) -> PodError:
-        text = f"{self.method} {self.endpoint.pod}: {problem}"
-        return PodError(text, may_arrive=may_arrive)
+def _fail(method: Method, endpoint: Endpoint, problem: str, *, may_arrive: bool) -> PodError:
+    return PodError(f"{method} {endpoint.pod}: {problem}", may_arrive=may_arrive)
 
 
 class PodClient:
@@ -178,26 +164,26 @@ class PodClient:
         await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
-        call = _CallUnderway(method, endpoint)
         async with self._turns:
-            await self._attempt(call)
-        if not is_success(call.status):
-            may_arrive = call.status in _NOT_OF_THE_POD
-            raise call.failed(f"HTTP status {call.status}", may_arrive=may_arrive)
+            status, _ = await self._attempt(method, endpoint)
+        if not is_success(status):
+            may_arrive = status in _NOT_OF_THE_POD
+            raise _fail(method, endpoint, f"HTTP status {status}", may_arrive=may_arrive)
 
     async def _fetch_answer(self, endpoint: Endpoint) -> PodAnswer:
-        call = _CallUnderway("POST", endpoint, reads_body=True)
         async with self._turns:
             called_at = self._clock.now()
             try:
-                await self._attempt(call)
+                status, body = await self._attempt("POST", endpoint, reads_body=True)
             except PodError as error:
                 return PodAnswer(
                     called_at=called_at, since=None, problem=str(error), is_lost=error.may_arrive
                 )
-        return decode_pod_answer(endpoint.pod, call.status, call.body, called_at)
+        return decode_pod_answer(endpoint.pod, status, body, called_at)
 
-    async def _attempt(self, call: _CallUnderway) -> None:
+    async def _attempt(
+        self, method: Method, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
         """Send once. Raises PodError where no answer comes, or none that can be read.
 
         Nothing is sent by a process that may not act: another process calls pods by now.
@@ -205,11 +191,12 @@ class PodClient:
         try:
             self._fence("call pods")
         except NotElected as error:
-            raise call.failed(f"{error}", may_arrive=False) from error
-        with tracing.spans.begin_within("call pod") as span, self._measured(call, span):
+            raise _fail(method, endpoint, f"{error}", may_arrive=False) from error
+        status, start = 0, self._clock.elapsed()
+        with tracing.spans.begin_within("call pod") as span:
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:
-                    await self._send(call)
+                    status, body = await self._sender.send(method, endpoint, reads_body=reads_body)
             except _LOST as error:
                 problem = (
                     f"no answer within {format_duration(self._timeout)}"
@@ -217,28 +204,16 @@ class PodClient:
                     else describe(error)
                 )
                 may_arrive = not isinstance(error, _NEVER_SENT)
-                raise call.failed(problem, may_arrive=may_arrive) from error
-
-    async def _send(self, call: _CallUnderway) -> None:
-        if call.reads_body:
-            call.status, call.body = await self._sender.post(call.endpoint)
-        else:
-            call.status = await self._sender.send(call.method, call.endpoint)
-
-    @contextmanager
-    def _measured(self, call: _CallUnderway, span: Span) -> Iterator[None]:
-        start = self._clock.elapsed()
-        try:
-            yield
-        finally:
-            status = f"{call.status}" if call.status else "error"
-            labels = (self._path_label(call.endpoint.path), call.method, status)
-            duration = (self._clock.elapsed() - start).total_seconds()
-            self._metrics.pod_request_duration.labels(*labels).observe(
-                duration, dict(span.log_keys)
-            )
-            if span.is_recorded:
-                span.set_attributes(_describe_call(call))
+                raise _fail(method, endpoint, problem, may_arrive=may_arrive) from error
+            finally:
+                duration = (self._clock.elapsed() - start).total_seconds()
+                labels = (self._path_label(endpoint.path), method, f"{status or 'error'}")
+                self._metrics.pod_request_duration.labels(*labels).observe(
+                    duration, dict(span.log_keys)
+                )
+                if span.is_recorded:
+                    span.set_attributes(_describe_call(method, endpoint, status))
+        return status, body
 
     def _path_label(self, path: str) -> str:
         if len(self._paths) < MOST_PATHS:
@@ -266,13 +241,13 @@ def describe(error: Exception) -> str:
     return f"no answer: {type(error).__name__}"
 
 
-def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
+def _describe_call(method: Method, endpoint: Endpoint, status: int) -> Mapping[str, Attribute]:
     attributes: dict[str, Attribute] = {
-        "pod": call.endpoint.pod,
-        "http.request.method": call.method,
-        "url.path": f"/{call.endpoint.path}",
+        "pod": endpoint.pod,
+        "http.request.method": method,
+        "url.path": f"/{endpoint.path}",
     }
-    return {**attributes, "http.response.status_code": call.status} if call.status else attributes
+    return {**attributes, "http.response.status_code": status} if status else attributes
 
 
 def is_success(status: int) -> bool:
@@ -303,13 +278,11 @@ class HttpSender:
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
-    async def send(self, method: Method, endpoint: Endpoint) -> int:
+    async def send(
+        self, method: Method, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
         async with self._open(method, endpoint) as response:
-            return response.status
-
-    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        async with self._open("POST", endpoint) as response:
-            is_read = is_success(response.status)
+            is_read = reads_body and is_success(response.status)
             return response.status, await _read(response) if is_read else b""
 
     @asynccontextmanager

@@ -100,11 +100,9 @@ class SlowPods:
         self.active = 0
         self.peak = 0
 
-    async def send(self, method: Method, endpoint: Endpoint) -> int:
-        await self.post(endpoint)
-        return 200
-
-    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def send(
+        self, method: Method, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
         self.active += 1
         self.peak = max(self.peak, self.active)
         await asyncio.sleep(0.05)

@@ -431,24 +431,18 @@ class SimulatedPodClient:
         self._endpoints = endpoints
         self._is_closed = False
 
-    async def send(self, method: str, endpoint: Endpoint) -> int:
-        """Return the status that a pod answers, of a redirect its own; it is not followed.
-
-        Raises OSError where the connection is refused or breaks. Never returns where pods are out
-        of reach, where no server answers, and once the link is dead: the caller sets a limit.
-        """
-        status, _ = await self._send(method, endpoint)
-        return status
-
-    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        """POST, and return the status and the body that a pod answers; see `send`."""
-        return await self._send("POST", endpoint)
-
     async def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
 
-    async def _send(self, method: str, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def send(
+        self, method: str, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
+        """Return the status and the body that a pod answers; a redirect is not followed.
+
+        Raises OSError where the connection is refused or breaks. Never returns where pods are out
+        of reach, where no server answers, and once the link is dead: the caller sets a limit.
+        """
         if self._is_closed:
             raise ConnectionAbortedError("this client is closed")
         link = self._link

@@ -205,15 +205,15 @@ class Pods:
         self.answering: dict[str, Answering] = {}
         self.since: dict[str, float] = {}
 
-    async def send(self, method: Method, endpoint: Endpoint) -> int:
+    async def send(
+        self, method: Method, endpoint: Endpoint, *, reads_body: bool = False
+    ) -> tuple[int, bytes]:
         answering = await self._arrive(method, endpoint)
-        if answering.status == 200:
-            self.since.pop(endpoint.uid, None)
-            answering.prepared = ""
-        return answering.status
-
-    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        answering = await self._arrive("POST", endpoint)
+        if not reads_body:
+            if answering.status == 200:
+                self.since.pop(endpoint.uid, None)
+                answering.prepared = ""
+            return answering.status, b""
         if answering.body:
             return answering.status, answering.body.encode()
         begun = elapsed()

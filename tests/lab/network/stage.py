@@ -267,15 +267,18 @@ class NetworkStage(Steps):
 
         async def send() -> Any:
             async with asyncio.timeout(5):
-                if method == "POST":
-                    return await self.pods.post(_ENDPOINT)
-                return await self.pods.send(method, _ENDPOINT)
+                answer = await self.pods.send(method, _ENDPOINT)
+                return answer if method == "POST" else answer[0]
 
         return await self._attempt(send())
 
     async def do_call(self) -> str:
         """Send a request to a pod, and wait for ever."""
-        return await self._attempt(self.pods.send("POST", _ENDPOINT))
+
+        async def send() -> int:
+            return (await self.pods.send("POST", _ENDPOINT))[0]
+
+        return await self._attempt(send())
 
     async def serve(
         self, method: str, endpoint: Endpoint, actor: str, takes: timedelta
