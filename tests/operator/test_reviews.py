@@ -1,12 +1,7 @@
 """Which hooks answer whom: API servers, and replicas that pass reviews on."""
 
-from typing import cast
-
-from rollout_operator.config.checks import read_config
 from rollout_operator.controllers.budgets import Budgets
-from rollout_operator.controllers.context import Clients, Context, Process, Telemetry
-from rollout_operator.kube.api import ApiClient
-from rollout_operator.model.lease import Identity, Lease
+from rollout_operator.model.lease import Lease
 from rollout_operator.operator.reviews import (
     EVICTION_PATH,
     LED_PATHS,
@@ -14,8 +9,8 @@ from rollout_operator.operator.reviews import (
     Configurations,
     Reviews,
 )
-from rollout_operator.pods import Sender
 from rollout_operator.web.dispatch import Forwarder, LeaderOnly, Peers
+from tests.controllers.fed_context import FedContext
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")
@@ -24,18 +19,9 @@ LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")
 def build() -> Reviews:
     """Return the reviews of a process that follows another."""
     clock = VirtualClock()
-    clients = Clients(
-        open=lambda name, reads, fence: cast(ApiClient, None),
-        open_pods=lambda namespace: cast(Sender, None),
-        clock=clock,
-        rng=lambda: 0.5,
-        identity=Identity(name="me", life="1"),
-    )
-    config = read_config(["-kubernetes.namespace=prod", "-server-tls.enabled"])
-    telemetry = Telemetry.begin(clock)
-    process = Process(config, clients, telemetry)
-    context = Context(config, process, telemetry)
-    peers = Peers(find_leader=lambda: LEADER, trust=_fail, host="operator", namespace="prod")
+    context = FedContext(None, clock, None, "-server-tls.enabled")
+    process, config = context.process, context.settings
+    peers = Peers(find_leader=lambda: LEADER, trust=_fail, host="operator", namespace="test")
     forwarder = Forwarder(peers, clock, lambda path, outcome: None)
     return Reviews(config, context, Budgets(context), Configurations(process, ()), forwarder)
 
