@@ -16,6 +16,8 @@ from rollout_operator.operator.main import choose_identity, listen_also
 from rollout_operator.operator.releases import get_compat
 from rollout_operator.operator.webhooks import make_serving
 from rollout_operator.releases.model.releases import KUBERIK, OURS, ReleaseCompat
+from tests.goldens import Golden
+from tests.stories import Story, read_stories
 from tests.web.admin_world import serving
 
 # What only releases need, by the beginnings of names.
@@ -34,6 +36,11 @@ import rollout_operator.operator.fleet
 import rollout_operator.cli.run
 print([one for one in sys.modules if one.startswith({OF_RELEASES!r})])
 """
+RULES: Final = {
+    OURS: "ours",
+    KUBERIK: "kuberik's",
+    ReleaseCompat(compares_versions=False): "ours but the order",
+}
 POD = {"POD_NAME": "rollout-operator-7c5-x2k", "POD_IP": "10.0.0.1"}
 
 
@@ -61,33 +68,17 @@ def test_each_process_of_a_machine_has_a_life_of_its_own() -> None:
     assert one.holder != other.holder
 
 
-@pytest.mark.parametrize(
-    ("words", "port"),
-    [
-        pytest.param(("-server-tls.enabled",), 8444, id="by default"),
-        pytest.param(("-server-tls.enabled", "-server-tls.peer-port=9"), 9, id="another port"),
-        pytest.param(("-server-tls.enabled", "-server-tls.peer-port=0"), 0, id="turned off"),
-        pytest.param((), 0, id="no webhooks"),
-        pytest.param(
-            ("-server-tls.enabled", "-leader-election.enabled=false"), 0, id="no election"
-        ),
-        pytest.param(
-            (
-                "-server-tls.enabled",
-                "-server-tls.self-signed-cert.enabled=false",
-                "-server-tls.cert-file=cert",
-                "-server-tls.key-file=key",
-                "-webhooks.update-ca-bundle=false",
-            ),
-            0,
-            id="a certificate from files, whose CA is not ours",
-        ),
-    ],
-)
-def test_dep92_where_reviews_are_passed_on(words: tuple[str, ...], port: int) -> None:
-    """DEP-92, DEP-91."""
-    config = read_config(["-kubernetes.namespace=prod", *words])
-    assert config.forwarding_port == port
+@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("flags.txt")))
+def test_what_flags_choose(story: Story, golden: Golden) -> None:
+    [words] = story.commands
+    config = read_config(["-kubernetes.namespace=prod", *words.split()])
+    rules = get_compat(config.release_compat, config.release_order)
+    shown = [
+        f"passed on at {config.forwarding_port}" if config.forwarding_port else "passed on nowhere",
+        "releases" * config.drives_releases,
+        RULES.get(rules, str(rules)),
+    ]
+    story.check(", ".join(filter(None, shown)), golden)
 
 
 async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(
@@ -113,33 +104,6 @@ def test_nothing_of_releases_is_imported() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
-
-
-@pytest.mark.parametrize(
-    ("flags", "is_on"),
-    [([], False), (["-releases.enabled"], True), (["-releases.enabled", "-mode=shadow"], False)],
-)
-def test_releases_are_switched_on_by_a_flag(flags: list[str], is_on: bool) -> None:
-    """A shadow writes nothing."""
-    assert read_config(["-kubernetes.namespace=prod", *flags]).drives_releases is is_on
-
-
-@pytest.mark.parametrize(
-    ("words", "compat"),
-    [
-        pytest.param([], OURS, id="ours"),
-        pytest.param(["-releases.compat=kuberik"], KUBERIK, id="all of kuberik's"),
-        pytest.param(
-            ["-releases.order=announced"],
-            ReleaseCompat(compares_versions=False),
-            id="RELB-03 kuberik's order alone",
-        ),
-    ],
-)
-def test_which_rules_flags_choose(words: list[str], compat: ReleaseCompat) -> None:
-    """RELB-03, RELB-17, RELB-24, RELB-31."""
-    config = read_config(["-kubernetes.namespace=prod", *words])
-    assert get_compat(config.release_compat, config.release_order) == compat
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from tests.operator.stage import OperatorStage
 from tests.stories import Stage, Story, read_stories
 from tests.virtual_time import in_virtual_time
 
-EVENTS: Final = Path(__file__).with_name("events.txt")
-TEXTS: Final = {*Path(__file__).parent.glob("*.txt")} - {EVENTS}
+HERE: Final = Path(__file__).parent
+EVENTS: Final = HERE / "events.txt"
+TEXTS: Final = {*HERE.glob("*.txt")} - {EVENTS, HERE / "flags.txt"}
 
 
 @pytest.mark.parametrize("story", read_stories(EVENTS))
