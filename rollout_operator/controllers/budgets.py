@@ -217,7 +217,7 @@ class Budgets(Feature):
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
         self._store = BudgetStore()
-        self.informer = context.share_informer(
+        self.informer = context.make_informer(
             client,
             Collection(
                 resource=ZONE_BUDGETS,
@@ -225,7 +225,6 @@ class Budgets(Feature):
                 decode=decode_budget,
                 store=self._store,
             ),
-            lambda cluster: cluster.budgets,
         )
         self.informer.on_change(self._on_budget)
         context.departed.add_kind(BUDGET, self._list_names, self._selects)

@@ -30,7 +30,6 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Fence, Reso
 from rollout_operator.kube.election import Election
 from rollout_operator.kube.events import EventSender
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import AnyInformer
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import AnyBudget, Cached, PodStore, StatefulSetStore, Store
@@ -65,7 +64,6 @@ from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics,
 from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
-    from rollout_operator.kube.kinds import ClusterKind, ClusterKinds
     from rollout_operator.kube.nodes import FollowedNodes
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
@@ -161,8 +159,6 @@ class Process:
         """Where other replicas reach this process, `IP:port`; empty for nowhere."""
         self.pages = asyncio.Semaphore(_PAGES)
         """Held with each page of a list of StatefulSets or pods."""
-        self.cluster: ClusterKinds | None = None
-        """Kinds followed for the whole cluster, where all namespaces are watched."""
         self._shared: dict[object, object] = {}
         self.stopping_since: timedelta | None = None
         """When the stop began, on the clock's `elapsed`."""
@@ -500,17 +496,6 @@ class Context:
     def make_informer(self, client: ApiClient, collection: Collection[Cached]) -> Informer[Cached]:
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
-    def share_informer(
-        self,
-        client: ApiClient,
-        collection: Collection[Cached],
-        choose: "Callable[[ClusterKinds], ClusterKind[Cached]]",
-    ) -> AnyInformer[Cached]:
-        """Return this namespace's share of the cluster's informer, or else its own informer."""
-        cluster = self.process.cluster
-        share = None if cluster is None else choose(cluster).find_share(collection, self.metrics)
-        return share or self.make_informer(client, collection)
-
     def _make_event_sender(self) -> EventSender | None:
         """Return the writer of Events, unfenced: what this process has done stays true."""
         if self.settings.is_shadow or not self.process.clients.writes_events:
@@ -529,15 +514,11 @@ class Context:
         """Return a name for a writer of records that no other process of the namespace has."""
         return f"{self.rng():.16f}"[2:]
 
-    def _follow_sets(self, client: ApiClient) -> AnyInformer[AnySet]:
+    def _follow_sets(self, client: ApiClient) -> Informer[AnySet]:
         of = self._collect(STATEFULSETS, decode_statefulset, self.sets)
-        return self._report(of, self.share_informer(client, of, lambda cluster: cluster.sets))
+        return self._report(of, self.make_informer(client, of))
 
-    def _follow_pods(self, client: ApiClient) -> AnyInformer[AnyPod]:
-        """Return an informer of the pods of this namespace alone.
-
-        A cluster-wide watch would decode the pods of all namespaces that are not watched.
-        """
+    def _follow_pods(self, client: ApiClient) -> Informer[AnyPod]:
         of = self._collect(PODS, decode_pod, self.pods)
         return self._report(of, self.make_informer(client, of))
 
@@ -555,7 +536,7 @@ class Context:
             slots=self.process.pages,
         )
 
-    def _report(self, of: Collection[Cached], informer: AnyInformer[Cached]) -> AnyInformer[Cached]:
+    def _report(self, of: Collection[Cached], informer: Informer[Cached]) -> Informer[Cached]:
         self.health.part(
             f"{of.resource.plural} watch",
             is_ready=partial(_describe_unsynced, informer),
@@ -575,13 +556,13 @@ class Context:
         self.pods.on_replaced(lambda: arrivals.on_list(self.pod_informer.age))
 
 
-def _describe_unsynced(informer: AnyInformer[Cached]) -> str | None:
+def _describe_unsynced(informer: Informer[Cached]) -> str | None:
     if informer.has_synced:
         return None
     return f"not followed yet: {informer.last_error or 'no answer yet'}"
 
 
-def _describe_age(informer: AnyInformer[Cached]) -> str | None:
+def _describe_age(informer: Informer[Cached]) -> str | None:
     """Return how old a cache may be, and why it is not newer."""
     if not informer.has_synced:
         return None
@@ -589,7 +570,7 @@ def _describe_age(informer: AnyInformer[Cached]) -> str | None:
     return age if informer.last_error is None else f"{age}: {informer.last_error}"
 
 
-def _describe_broken(informer: AnyInformer[Cached]) -> str | None:
+def _describe_broken(informer: Informer[Cached]) -> str | None:
     """Return what is wrong with a watch that a restart may mend, unless the server fails."""
     broken_for = informer.broken_for
     if broken_for is None or broken_for < _BROKEN_LIMIT:

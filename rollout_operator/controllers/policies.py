@@ -302,7 +302,7 @@ class PolicyController(Feature):
         self._context, namespace = context, context.namespace
         client = context.open("following policies", Priority.LIST)
         self.store = PolicyStore()
-        self.informer = context.share_informer(
+        self.informer = context.make_informer(
             client,
             Collection(
                 resource=MULTI_AZ_ROLLOUTS,
@@ -310,7 +310,6 @@ class PolicyController(Feature):
                 decode=decode_watched_policy,
                 store=self.store,
             ),
-            lambda cluster: cluster.policies,
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, namespace)
         self.owners = Owners(self.store, context.sets, context.clock)

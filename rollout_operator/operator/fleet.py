@@ -43,15 +43,14 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, OptionalInformer
+from rollout_operator.kube.kinds import OptionalInformer
 from rollout_operator.kube.rate_limit import Priority
-from rollout_operator.kube.store import Cached, Store
+from rollout_operator.kube.store import Store
 from rollout_operator.model.budget import EventRecord
-from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
 from rollout_operator.model.decode.objects import decode_statefulset, place_decoder
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.names import ApiError, OperatorError
-from rollout_operator.model.objects import AnyWatched, Group, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyWatched, Group, Unreadable, WatchedObject
 from rollout_operator.planning.describe_groups import describe_group, merge_descriptions, share_pods
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import bind_keys, log
@@ -572,9 +571,16 @@ def _name_dead(tasks: TaskStack) -> str | None:
     return f"ended: {', '.join(dead)}" if dead else None
 
 
-class _Located(Protocol):
-    @property
-    def namespace(self) -> str: ...
+def _decode_member(raw: bytes | msgspec.Raw) -> WatchedObject:
+    """Return of a StatefulSet where it is and its group: most of them are no concern of ours."""
+    sts = decode_statefulset(raw)
+    return WatchedObject(
+        namespace=sts.namespace,
+        name=sts.name,
+        uid=sts.uid,
+        resource_version=sts.resource_version,
+        decoded=sts.group,
+    )
 
 
 class _Discovery:
@@ -588,94 +594,75 @@ class _Discovery:
         self._process = process
         self._found = found
         self._client = process.open("following the cluster", Priority.LIST)
-        self._kinds = kinds = ClusterKinds(
-            sets=self._follow(STATEFULSETS, decode_statefulset),
-            budgets=self._follow(ZONE_BUDGETS, decode_budget),
-            policies=self._follow(MULTI_AZ_ROLLOUTS, decode_watched_policy),
-        )
-        kinds.sets.informer.on_change(self._on_set)
-        kinds.budgets.informer.on_change(self._on_object)
-        kinds.policies.informer.on_change(self._on_object)
-        self._rollouts = self._follow_rollouts() if process.settings.drives_releases else None
-        self._early: dict[str, None] = {}
-        """Namespaces that were found before all kinds were listed."""
+        self._set_informer = self._make_informer(STATEFULSETS, _decode_member, self._on_set)
+        self._sets = self._follow(STATEFULSETS, self._set_informer)
+        others = (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS, *[ROLLOUTS] * process.settings.drives_releases)
+        self._others = [
+            self._follow(kind, self._make_informer(kind, place_decoder(kind.kind), self._on_object))
+            for kind in others
+        ]
         self._answered = asyncio.Event()
 
     @property
     def is_forbidden(self) -> bool:
-        return self._kinds.sets.follow.is_forbidden
+        return self._sets.is_forbidden
 
     async def wait_answered(self) -> None:
         await self._answered.wait()
 
     async def run(self) -> None:
-        kinds, clock = self._kinds, self._process.clock
+        clock = self._process.clock
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
-            await self._wait_permitted()
+            tasks.create_task(self._sets.run(clock), name="StatefulSets of the cluster")
+            await self._sets.wait_answered()
+            if self.is_forbidden:
+                log.info("Looking after its own namespace alone", namespace=self._process.namespace)
+                self._answered.set()
             # An account that may not list StatefulSets does not try the others: one warning is
             # enough.
-            for kind in (kinds.budgets, kinds.policies):
-                tasks.create_task(kind.follow.run(clock), name="budgets and policies")
-            if self._rollouts is not None:
-                tasks.create_task(self._rollouts.run(clock), name="Rollouts of the cluster")
+            await self._set_informer.wait_synced()
+            for kind in self._others:
+                tasks.create_task(kind.run(clock), name="other kinds of the cluster")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LISTED_WITHIN.total_seconds()):
-                    await kinds.budgets.follow.wait_answered()
-                    await kinds.policies.follow.wait_answered()
-            self._process.cluster = kinds
-            for namespace in self._early:
-                self._found(namespace)
+                    for kind in self._others:
+                        await kind.wait_answered()
             self._answered.set()
-
-    async def _wait_permitted(self) -> None:
-        sets = self._kinds.sets
-        await sets.follow.wait_answered()
-        if self.is_forbidden:
-            log.info("Looking after its own namespace alone", namespace=self._process.namespace)
-            self._answered.set()
-        await sets.informer.wait_synced()
-
-    def _follow(
-        self, resource: Resource, decode: Callable[[bytes | msgspec.Raw], Cached]
-    ) -> ClusterKind[Cached]:
-        of_all = replace(resource, is_namespaced=False)
-        return ClusterKind(
-            lambda store: self._make_informer(of_all, decode, store), self._client, of_all
-        )
-
-    def _follow_rollouts(self) -> OptionalInformer[AnyWatched]:
-        of_all = replace(ROLLOUTS, is_namespaced=False)
-        store: Store[AnyWatched] = Store()
-        informer = self._make_informer(of_all, place_decoder(ROLLOUTS.kind), store)
-        informer.on_change(self._on_object)
-        return OptionalInformer(informer, self._client, of_all, "")
 
     def _make_informer(
         self,
         resource: Resource,
-        decode: Callable[[bytes | msgspec.Raw], Cached],
-        store: Store[Cached],
-    ) -> Informer[Cached]:
+        decode: Callable[[bytes | msgspec.Raw], WatchedObject],
+        on_change: Callable[[AnyWatched | None, AnyWatched | None], None],
+    ) -> Informer[AnyWatched]:
         process = self._process
-        of = Collection(
-            resource=resource, namespace="", decode=decode, store=store, slots=process.pages
+        of: Collection[AnyWatched] = Collection(
+            resource=_everywhere(resource),
+            namespace="",
+            decode=decode,
+            store=Store(),
+            slots=process.pages,
         )
-        return Informer(self._client, of, process.metrics, process.clock, process.rng)
+        informer = Informer(self._client, of, process.metrics, process.clock, process.rng)
+        informer.on_change(on_change)
+        return informer
 
-    def _on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
-        if new is not None and new.group is not None:
+    def _follow(
+        self, resource: Resource, informer: Informer[AnyWatched]
+    ) -> OptionalInformer[AnyWatched]:
+        return OptionalInformer(informer, self._client, _everywhere(resource), "")
+
+    def _on_set(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        if new is not None and (new.group if isinstance(new, Unreadable) else new.decoded):
             self._on_object(old, new)
 
-    def _on_object(self, old: _Located | None, new: _Located | None) -> None:
-        if new is None or not new.namespace:
-            return
-        if self._process.cluster is None:
-            self._early[new.namespace] = None
-        else:
+    def _on_object(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        if new is not None and new.namespace:
             self._found(new.namespace)
+
+
+def _everywhere(resource: Resource) -> Resource:
+    return replace(resource, is_namespaced=False)
 
 
 @dataclass(slots=True)

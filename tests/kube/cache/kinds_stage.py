@@ -1,30 +1,21 @@
-"""The commands of stories of kinds that come and go, of all namespaces, or of the cluster.
+"""The commands of stories of kinds that come and go, or are of the cluster.
 
 Whether a kind is there is read as one object first: `probe absent there`.
 """
 
-import asyncio
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, Resource
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import (
-    ClusterKind,
-    FollowedKind,
-    KindSource,
-    NamespaceShare,
-    OptionalInformer,
-)
+from rollout_operator.kube.kinds import FollowedKind, KindSource, OptionalInformer
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore, WatchedStore
 from rollout_operator.model.decode.objects import decode_pod, place_decoder
 from rollout_operator.model.names import TOPOLOGY_KEYS, Unreachable
 from rollout_operator.model.objects import AnyWatched
-from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from tests.kube.cache.stage import NAMESPACE, OF_ALL, AnyPod, ScriptStage, label, pod_tree
-from tests.samples import read_samples
+from tests.kube.cache.stage import NAMESPACE, AnyPod, ScriptStage, label
 
 ZONE, OLDER = TOPOLOGY_KEYS
 KEYS: Final = {"zone": ZONE, "rack": "example.com/rack"}
@@ -95,71 +86,6 @@ class FollowedStage(ScriptStage):
         version = self.kind.resource.version if self.kind.resource else ""
         held = [version, *(label(item) for item in self.store.list_all())]
         return {"holds": " ".join(held) or "nothing", "is": describe_kind(self.kind)}
-
-
-class ClusterStage(ScriptStage):
-    """A kind that is followed once for all namespaces: `one@3` is the pod of namespace `one`."""
-
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__(lines)
-        self.shares: dict[str, NamespaceShare[AnyPod]] = {}
-        self.metrics_of: dict[str, Metrics] = {}
-        self.kind: ClusterKind[AnyPod] = ClusterKind(
-            lambda store: Informer(
-                self.api,
-                Collection(resource=OF_ALL, namespace="", decode=decode_pod, store=store),
-                self.metrics, self.clock, lambda: 0.5,
-            ),
-            self.api, OF_ALL,
-        )  # fmt: skip
-
-    def make_tree(self, name: str, version: str, uid: str, owner: str, flag: str) -> object:
-        return pod_tree(name, "a-0", version, uid=f"uid-{name}", flag=flag)
-
-    async def do_run(self) -> None:
-        self.start(self.kind.follow.run(self.clock), "cluster kind")
-
-    async def do_join(self, name: str) -> str | None:
-        """Have a namespace take its share."""
-        metrics, store = Metrics(), PodStore()
-        store.on_replaced(lambda: self.tell(f"{name} list"))
-        of: Collection[AnyPod] = Collection(
-            resource=PODS, namespace=name, decode=decode_pod, store=store
-        )
-        share = self.kind.find_share(of, metrics)
-        if share is None:
-            return "no share"
-        assert not share.has_synced
-        assert share.age == timedelta.max
-        self.shares[name], self.metrics_of[name] = share, metrics
-        share.on_change(lambda old, new: self._report(name, old, new))
-        self.start(share.run(), name)
-        await asyncio.sleep(0.001)
-        return None
-
-    def _report(self, name: str, old: AnyPod | None, new: AnyPod | None) -> None:
-        log.info("Reported")
-        assert {one.namespace for one in (old, new) if one} == {name}
-        versions = (label(one).removeprefix("a-0@").split("/")[0] for one in (old, new))
-        self.tell(f"{name} {'>'.join(versions)}")
-
-    async def do_refresh(self, name: str) -> str:
-        return "granted" if self.shares[name].refresh("a live read shows more") else "not granted"
-
-    def read_age(self) -> timedelta:
-        return self.kind.informer.age
-
-    def describe(self) -> dict[str, str]:
-        """Show what each has, the whole cluster included."""
-        found = {}
-        for name, metrics in {"all": self.metrics, **self.metrics_of}.items():
-            held = read_samples(metrics, "cached_objects")["Pod",]
-            broken = read_samples(metrics, "unreadable_objects")["Pod",]
-            found[name] = f"{held:g}" + f" with {broken:g} unreadable" * bool(broken)
-        for name, share in self.shares.items():
-            assert share.age == self.kind.informer.age or not share.has_synced
-            found[name] += "" if share.has_synced else " not synced"
-        return found
 
 
 class NodesStage(ScriptStage):

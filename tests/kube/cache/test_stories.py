@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from tests.goldens import Golden
-from tests.kube.cache.kinds_stage import ClusterStage, FollowedStage, NodesStage, OptionalStage
+from tests.kube.cache.kinds_stage import FollowedStage, NodesStage, OptionalStage
 from tests.kube.cache.stage import InformerStage, ScriptStage
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
@@ -18,7 +18,6 @@ STAGES: Final[dict[str, type[ScriptStage]]] = {
     "streamed": InformerStage,
     "optional": OptionalStage,
     "followed": FollowedStage,
-    "cluster": ClusterStage,
     "nodes": NodesStage,
 }
 
