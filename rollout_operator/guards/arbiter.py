@@ -40,7 +40,7 @@ from rollout_operator.guards.grants import (
     refuse,
     wins,
 )
-from rollout_operator.guards.turns import Precedence, WaitingEvictions
+from rollout_operator.guards.turns import Precedence
 from rollout_operator.kube.store import AnyBudget, PodStore, StatefulSetStore, decides
 from rollout_operator.model.budget import (
     Budget,
@@ -387,8 +387,7 @@ class Arbiter:
         self._began = context.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
         unused = context.in_flight.unused
-        waiting = WaitingEvictions(context.pods, unused, context.clock)
-        self._precedence = Precedence(waiting, unused, context.clock)
+        self._precedence = Precedence(context.pods, unused, context.clock)
         context.in_flight.on_change(self._wake)
 
     def begin(self) -> None:

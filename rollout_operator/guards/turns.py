@@ -1,10 +1,9 @@
 """Whether a waiting eviction or the rollout gets the next place; and the locks of groups.
 
-Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
-client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
-rollout lets it have the next place. `planning.budgets` decides whose turn it is. All of it is
-memory of this process: losing it costs a turn at most. It only holds back pods that their budget
-would let go, so no mistake here can cross a budget.
+Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. For a while it
+is awaited, and a rollout lets it have the next place. `planning.budgets` decides whose turn it is.
+All of it is memory of this process: losing it costs a turn at most. It only holds back pods that
+their budget would let go, so no mistake here can cross a budget.
 """
 
 import asyncio
@@ -36,10 +35,9 @@ from rollout_operator.planning.budgets import (
 )
 from rollout_operator.planning.wording import count, verb
 
-# The pause of `kubectl drain`, assumed for a client that has not repeated its eviction yet.
-USUAL_PAUSE: Final = timedelta(seconds=5)
-LEAST_PAUSE: Final = timedelta(seconds=1)
-MOST_PAUSE: Final = timedelta(seconds=30)
+# An eviction that was refused is awaited for so long. `kubectl drain` repeats it every 5 s, the
+# cluster autoscaler every 10 s.
+AWAITED: Final = timedelta(seconds=20)
 # Further evictions get no turn.
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
@@ -54,16 +52,17 @@ _LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
 
 
-class _Waiter(msgspec.Struct, frozen=True, kw_only=True):
+class _Waiter(msgspec.Struct, frozen=True):
     pod: Pod
-    requested_at: timedelta
-    pause: timedelta
     until: timedelta
     """When the client is no longer waited for."""
 
 
-class WaitingEvictions:
-    """All waiting evictions by budget, and whose turn it is there."""
+class Precedence:
+    """Decides whether a pod that its budget lets go is next.
+
+    Remembers all waiting evictions by budget, and whose turn it is there.
+    """
 
     def __init__(self, pods: PodStore, unused: UnusedGrants, clock: Clock) -> None:
         self._pods, self._unused, self._clock = pods, unused, clock
@@ -75,36 +74,84 @@ class WaitingEvictions:
     def __len__(self) -> int:
         return sum(map(len, self._waiters.values()))
 
-    def record_refused(self, budget: Budget, pod: Pod) -> None:
-        """Record an eviction refused for lack of room; after an unused grant a pod has no turn."""
-        self._forget_old()
-        line = self._waiters.setdefault(_key(budget, pod), {})
-        waiting, now = line.get(pod.uid), self._clock.elapsed()
-        if self._unused.count(pod.uid) or (waiting is None and len(self) >= MOST_WAITERS):
-            line.pop(pod.uid, None)
-        elif waiting is None:
-            line[pod.uid] = _make_waiter(pod, now, USUAL_PAUSE)
-        else:
-            if waiting.until < now:
-                del line[pod.uid]  # it is last again
-            line[pod.uid] = _repeat(waiting, now)
+    def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
+        """Return the refusal of a pod that is not next, None if it may go now."""
+        if request.engine is DisruptionSource.ROLLOUT:
+            return self._assess_rollout(snapshot)
+        return self._assess_eviction(request, snapshot)
 
-    def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
-        """Record that a pod was allowed to go; `most` are the places of a turn."""
-        key = _key(budget, pod)
+    def record_granted(self, snapshot: BudgetSnapshot) -> None:
+        engine, key = snapshot.engine, _key(snapshot.budget, snapshot.pod)
+        most = compute_maximum(snapshot)
+        if engine is DisruptionSource.ROLLOUT:
+            most = min(most, snapshot.override)
         # A client that waits for the pod is served, whatever removes it.
-        is_served = self._waiters.get(key, {}).pop(pod.uid, None) is not None
-        turn = self._turn(key).grant(DisruptionSource.EVICTION if is_served else engine, most)
-        self._keep(key, turn)
+        if self._waiters.get(key, {}).pop(snapshot.pod.uid, None) is not None:
+            engine = DisruptionSource.EVICTION
+        self._keep(key, self._turn(key).grant(engine, max(most, 1)))
 
-    def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[_Waiter]:
+    def line_up(self, request: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
+        """Record an eviction that lacks room, and say how many are in front of it."""
+        if refusal.reason.code not in _ROOM:
+            return refusal
+        # About: some of their pods may just have gone.
+        front = sum(1 for _ in self._iterate_in_front(budget, request.pod))
+        if not request.dry_run:
+            self._await(budget, request.pod)
+        place = f"{count(front, 'eviction')} ahead" if front else "the next eviction in line"
+        reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
+        return replace(refusal, reason=reason)
+
+    def _await(self, budget: Budget, pod: Pod) -> None:
+        self._forget_old()
+        line, now = self._waiters.setdefault(_key(budget, pod), {}), self._clock.elapsed()
+        if pod.uid in line and line[pod.uid].until < now:
+            del line[pod.uid]  # it is last again
+        # After an unused grant a pod has no turn.
+        if self._unused.count(pod.uid) or (pod.uid not in line and len(self) >= MOST_WAITERS):
+            line.pop(pod.uid, None)
+        else:
+            line[pod.uid] = _Waiter(pod, now + AWAITED)
+
+    def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
+        # A pod that is down already takes no other pod's place (LI-10).
+        if is_down(snapshot) or not self._holds(snapshot):
+            return None
+        front = self._list_in_front(budget, pod)
+        if not any(_is_in_the_way(snapshot, waiter) for waiter in front[:_MOST_CHECKED]):
+            return None
+        self._hold(snapshot, is_whole=False)
+        left = max(waiter.until for waiter in front) - self._clock.elapsed()
+        first, many = front[0].pod, len(front)
+        return replace(
+            _refuse_as_evictions_wait(first, many, budget, left),
+            is_shared=not budget.by_partition,
+        )
+
+    def _assess_eviction(
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot
+    ) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
+        if self._holds(snapshot):
+            if not request.dry_run:
+                self._hold(snapshot, is_whole=_is_whole(snapshot))
+            text = (
+                f"the next place under budget {budget.name} is for the rollout, which has held"
+                f" still for evictions; {pod.name} waits"
+            )
+            return replace(refuse(Code.ROLLOUT_FIRST, text), requeue_after=None)
+        front = self._list_in_front(budget, pod)
+        if not front or not self._unused.count(pod.uid):
+            return None
+        # A pod whose grants were not used holds up no eviction that may be serious.
+        left = front[0].until - self._clock.elapsed()
+        return _refuse_as_evictions_wait(front[0].pod, len(front), budget, left)
+
+    def _list_in_front(self, budget: Budget, pod: Pod) -> Sequence[_Waiter]:
         """Return the evictions that came before that of a pod and may be in its way, in order."""
         waiters = self._iterate_in_front(budget, pod)
         return [waiter for waiter in waiters if self._is_there(waiter.pod)]
-
-    def count_in_front(self, budget: Budget, pod: Pod) -> int:
-        """Return about how many evictions came before: some of their pods may just have gone."""
-        return sum(1 for _ in self._iterate_in_front(budget, pod))
 
     def _iterate_in_front(self, budget: Budget, pod: Pod) -> Iterator[_Waiter]:
         now, by_partition = self._clock.elapsed(), budget.by_partition
@@ -117,12 +164,13 @@ class WaitingEvictions:
             if not by_partition or waiter.pod.owner_uid != pod.owner_uid:
                 yield waiter
 
-    def holds(self, budget: Budget, pod: Pod, engine: DisruptionSource) -> bool:
-        return self._turn(_key(budget, pod)).holds(engine)
+    def _holds(self, snapshot: BudgetSnapshot) -> bool:
+        """Return whether it is the other side's turn, if that waits."""
+        return self._turn(_key(snapshot.budget, snapshot.pod)).holds(snapshot.engine)
 
-    def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
+    def _hold(self, snapshot: BudgetSnapshot, *, is_whole: bool) -> None:
         """Record that a pod was held back because it is the other side's turn."""
-        key = _key(budget, pod)
+        key = _key(snapshot.budget, snapshot.pod)
         self._keep(key, self._turn(key).hold(self._clock.elapsed(), is_whole=is_whole))
 
     def _turn(self, key: _LineKey) -> Turns:
@@ -135,14 +183,14 @@ class WaitingEvictions:
             self._turns[key] = turn
 
     def _forget_old(self) -> None:
-        """Forget pods whose clients have stopped repeating; late, as a pause may be long."""
+        """Forget pods that are gone, or whose clients have stopped repeating."""
         now = self._clock.elapsed()
         if now < self._forget_at:  # else each refusal would go through all of them
             return
         self._forget_at = now + FORGET_EVERY
         for key, line in list(self._waiters.items()):
             for uid, waiter in list(line.items()):
-                if now - waiter.requested_at > 2 * MOST_PAUSE or not self._is_there(waiter.pod):
+                if waiter.until < now or not self._is_there(waiter.pod):
                     del line[uid]
             if not line:
                 del self._waiters[key]
@@ -154,87 +202,9 @@ class WaitingEvictions:
         return isinstance(cached, Pod) and cached.uid == pod.uid and not cached.is_terminating
 
 
-def _repeat(waiter: _Waiter, now: timedelta) -> _Waiter:
-    """Return the waiter after a repeat, whose gap shows the client's pause."""
-    gap = now - waiter.requested_at
-    pause = waiter.pause
-    if gap >= LEAST_PAUSE:  # else it is the same request, repeated
-        pause = min(max(gap, pause / 2), MOST_PAUSE)
-    return _make_waiter(waiter.pod, now, pause)
-
-
-def _make_waiter(pod: Pod, now: timedelta, pause: timedelta) -> _Waiter:
-    return _Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
-
-
 def _key(budget: Budget, pod: Pod) -> _LineKey:
     partition = find_partition(budget, pod.name) if budget.by_partition else ""
     return budget.name, partition or ""
-
-
-class Precedence:
-    """Decides whether a pod that its budget lets go is next, and records whose turn it was."""
-
-    def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
-        self._waiting, self._unused, self._clock = waiting, unused, clock
-
-    def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return the refusal of a pod that is not next, None if it may go now."""
-        if request.engine is DisruptionSource.ROLLOUT:
-            return self._assess_rollout(snapshot)
-        return self._assess_eviction(request, snapshot)
-
-    def record_granted(self, snapshot: BudgetSnapshot) -> None:
-        most = compute_maximum(snapshot)
-        if snapshot.engine is DisruptionSource.ROLLOUT:
-            most = min(most, snapshot.override)
-        self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
-
-    def line_up(self, request: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
-        """Record an eviction that lacks room, and say how many are in front of it."""
-        if refusal.reason.code not in _ROOM:
-            return refusal
-        front = self._waiting.count_in_front(budget, request.pod)
-        if not request.dry_run:
-            self._waiting.record_refused(budget, request.pod)
-        place = f"{count(front, 'eviction')} ahead" if front else "the next eviction in line"
-        reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
-        return replace(refusal, reason=reason)
-
-    def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
-        budget, pod = snapshot.budget, snapshot.pod
-        # A pod that is down already takes no other pod's place (LI-10).
-        if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
-            return None
-        front = self._waiting.list_in_front(budget, pod)
-        if not any(_is_in_the_way(snapshot, waiter) for waiter in front[:_MOST_CHECKED]):
-            return None
-        self._waiting.hold(budget, pod, is_whole=False)
-        left = max(waiter.until for waiter in front) - self._clock.elapsed()
-        first, many = front[0].pod, len(front)
-        return replace(
-            _refuse_as_evictions_wait(first, many, budget, left),
-            is_shared=not budget.by_partition,
-        )
-
-    def _assess_eviction(
-        self, request: DisruptionRequest, snapshot: BudgetSnapshot
-    ) -> Refusal | None:
-        budget, pod = snapshot.budget, snapshot.pod
-        if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
-            if not request.dry_run:
-                self._waiting.hold(budget, pod, is_whole=_is_whole(snapshot))
-            text = (
-                f"the next place under budget {budget.name} is for the rollout, which has held"
-                f" still for evictions; {pod.name} waits"
-            )
-            return replace(refuse(Code.ROLLOUT_FIRST, text), requeue_after=None)
-        front = self._waiting.list_in_front(budget, pod)
-        if not front or not self._unused.count(pod.uid):
-            return None
-        # A pod whose grants were not used holds up no eviction that may be serious.
-        left = front[0].until - self._clock.elapsed()
-        return _refuse_as_evictions_wait(front[0].pod, len(front), budget, left)
 
 
 def _is_in_the_way(snapshot: BudgetSnapshot, waiter: _Waiter) -> bool:

@@ -6,11 +6,19 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from rollout_operator.guards.arbiter import MOST_WAITING, SLICE
-from rollout_operator.guards.grants import MOST_PODS, DisruptionRequest, UnusedGrants, is_recorded
-from rollout_operator.guards.turns import FORGET_EVERY, MOST_PAUSE, MOST_WAITERS, WaitingEvictions
+from rollout_operator.guards.grants import (
+    MOST_PODS,
+    DisruptionRequest,
+    UnusedGrants,
+    is_recorded,
+    refuse,
+)
+from rollout_operator.guards.turns import AWAITED, FORGET_EVERY, MOST_WAITERS, Precedence
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code
 from tests.builders import NOW
 from tests.guards.arbiter_bench import LONG, Process, rule, world
 from tests.planning.disruptions import PATTERN, budget, member
@@ -79,19 +87,24 @@ def _roll(x: Process, pods: int) -> list[DisruptionRequest]:
 async def test_d68_the_memory_of_waiting_evictions_is_bounded() -> None:
     """By number and time, and to pods that are there."""
     cache, clock = PodStore(), VirtualClock()
-    waiting = WaitingEvictions(cache, UnusedGrants(cache, clock), clock)
+    waiting = Precedence(cache, UnusedGrants(cache, clock), clock)
     base = member("a", 0)
     pods = [replace(base, name=f"p-{at}", uid=Uid(f"u-{at}")) for at in range(MOST_WAITERS + 5)]
     cache.replace_all(pods)
+
+    def wait(pod: Pod) -> None:
+        request = DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)
+        waiting.line_up(request, budget(), refuse(Code.DISRUPTION_BUDGET_USED, "used"))
+
     for one in pods:
-        waiting.record_refused(budget(), one)
+        wait(one)
     assert len(waiting) == MOST_WAITERS
     cache.replace_all(pods[5:])
     await clock.sleep(FORGET_EVERY)
-    waiting.record_refused(budget(), pods[5])
+    wait(pods[5])
     assert len(waiting) == MOST_WAITERS - 5
-    await clock.sleep(2 * MOST_PAUSE + timedelta(milliseconds=1))
-    waiting.record_refused(budget(), pods[-1])
+    await clock.sleep(AWAITED + timedelta(milliseconds=1))
+    wait(pods[-1])
     assert len(waiting) == 1
 
 
