@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -428,10 +428,7 @@ class Fleet:
             raise Superseded(self._process.election.loss)
 
     def _begin(self, engine: Engine, tasks: TaskStack) -> None:
-        if not self._is_several:
-            engine.follow(tasks)
-            return
-        with bind_keys(namespace=engine.namespace):
+        with self._bind(engine):
             engine.follow(tasks)
             tasks.start(f"namespace {engine.namespace}", self._join(engine, tasks))
 
@@ -443,15 +440,13 @@ class Fleet:
         engine.ready.set()
         await self._is_acting.wait()
         if not self._process.is_stopping:
-            log.info("Looking after namespace")
+            if self._is_several:
+                log.info("Looking after namespace")
             engine.lead(tasks)
         await asyncio.Event().wait()  # a task that ends counts as dead
 
     def _record_ready(self) -> None:
         self._is_serving.set()
-        if not self._is_several:
-            for engine in self._engines.values():
-                engine.ready.set()
         log.info("Rollout operator is ready")
 
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
@@ -465,20 +460,13 @@ class Fleet:
         self._is_acting.set()
         for part in self._cluster_parts.values():
             part.start(tasks)
-        if not self._is_several:
-            for engine in self._engines.values():
-                engine.lead(tasks)
         return await race(stop=stop.wait(), died=died(), superseded=election.wait_superseded())
 
     async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
         """Wait for the caches, then serve reviews. Raises StartError naming the missing cache."""
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                if self._is_several:
-                    await self._wait_any_known()
-                else:
-                    for engine in self._engines.values():
-                        await engine.wait_known()
+                await self._wait_any_known()
         except TimeoutError as error:
             why = "; ".join(self._process.health.list_missing())
             raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
@@ -519,14 +507,14 @@ class Fleet:
         """Run a step for all namespaces at once."""
 
         async def take(engine: Engine) -> None:
-            with bind_keys(namespace=engine.namespace):
+            with self._bind(engine):
                 await step(engine)
 
-        if self._is_several:
-            await gather_all(take(engine) for engine in self._engines.values())
-            return
-        for engine in self._engines.values():
-            await step(engine)
+        await gather_all(take(engine) for engine in self._engines.values())
+
+    def _bind(self, engine: Engine) -> AbstractContextManager[None]:
+        """Add its namespace to what is logged of an engine, where there are several."""
+        return bind_keys(namespace=engine.namespace) if self._is_several else nullcontext()
 
     def _build_cluster_parts(self) -> "Mapping[str, ClusterSchedules | OtherHealthChecks]":
         if not self._process.settings.drives_releases:
