@@ -24,6 +24,7 @@ from rollout_operator.guards.downscales import (
     Downscales,
     DownscaleTimes,
     ReservationState,
+    SetDownscales,
     is_annotated,
 )
 from rollout_operator.guards.prepared_pods import (
@@ -31,6 +32,7 @@ from rollout_operator.guards.prepared_pods import (
     CancelCalls,
     DueCancel,
     PodRecords,
+    UnprepareBacklog,
     assess_downscale_record,
     read_downscale_record,
 )
@@ -97,17 +99,17 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
 
     async def send(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Un-prepare pods of a set; return when to reconcile again."""
-        downscales = self.downscales
-        if not downscales.backlog.map_due_cancels(sts.uid):
+        memory = self.downscales.of(sts.uid)
+        if not memory.backlog.due:
             return RESYNC
-        if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
+        if is_older(sts.resource_version, than=memory.backlog.version):
             return _LAGGING  # it may not show yet that the downscale before happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # A due pod may have been reserved again before we had the lock.
-            backlog = self._map_free(sts)
+            backlog = _map_free(memory, sts)
             due_pods = {cancel.uid: entry.pod for cancel, entry in backlog.items()}
             staying = choose_staying(sts, pods, due_pods)
-            self._forget_gone(sts, pods, backlog)
+            self._forget_gone(sts, pods, memory.backlog, backlog)
             now = self.clock.elapsed()
             places = {uid: place for place, uid in enumerate(staying)}
             due = [
@@ -120,65 +122,57 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
             due = due[:AT_MOST_PER_REVIEW]
             for target in dict.fromkeys(cancel.target for cancel in due):
                 here = {one: staying[one.uid] for one in due if one.target == target}
-                await self._call(sts, target, here)
+                await self._call(sts, memory, target, here)
         # Pods that come have events; those that are gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
-        for cancel, entry in self._map_free(sts).items():
+        for cancel, entry in _map_free(memory, sts).items():
             if cancel.uid in staying:
                 waits.append(entry.due)
             elif entry.over is not None:
                 waits.append(entry.over + _GONE_AFTER)
         return max(min(waits) - now, _CATCH_UP)
 
-    def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
-        """Return the due calls to pods that no downscale may still remove (SI-12)."""
-        backlog = self.downscales.backlog.map_due_cancels(sts.uid)
-        reservation = self.downscales.get(sts.uid)
-        if reservation is None:
-            return backlog
-        return {
-            cancel: entry
-            for cancel, entry in backlog.items()
-            if spares(reservation.key, sts, entry.pod)
-        }
-
     def _forget_gone(
-        self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
+        self,
+        sts: StatefulSet,
+        pods: Sequence[Pod],
+        backlog: UnprepareBacklog,
+        free: Mapping[DueCancel, BacklogEntry],
     ) -> None:
-        memory, now = self.downscales.backlog, self.clock.elapsed()
-        present = {pod.name for pod in pods}
-        for cancel, entry in backlog.items():
+        now, present = self.clock.elapsed(), {pod.name for pod in pods}
+        for cancel, entry in free.items():
             wanted = is_wanted(sts, entry.pod)
             if wanted or entry.pod in present:
-                memory.see(sts.uid, cancel, is_wanted=wanted)
+                entry.gone, entry.is_dormant = None, not wanted
             elif entry.over is None:
-                memory.miss(sts.uid, cancel)
+                entry.gone = now
             elif entry.over + _GONE_AFTER <= now:
-                memory.settle(sts.uid, [cancel])
+                backlog.due.pop(cancel, None)
 
     async def _call(
-        self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
+        self,
+        sts: StatefulSet,
+        memory: SetDownscales,
+        target: Target | None,
+        here: Mapping[DueCancel, Pod],
     ) -> None:
         pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
-        unanswered = self.downscales.unanswered
-        errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
+        errors = await memory.unanswered.cancel_all(self.calls, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
         reached = [due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]
-        self.downscales.backlog.record_un_prepared(sts.uid, reached)
+        memory.backlog.record_un_prepared(reached)
         if reached:
             names = sorted({here[due_cancel].name for due_cancel in reached})
             log.info("Told pods that they stay", zone=sts.name, pods=names)
         for cancel, pod in here.items():
-            if pod.uid in failed:
-                self._postpone(sts, cancel, failed[pod.uid])
+            entry = memory.backlog.due.get(cancel)
+            if pod.uid in failed and entry is not None:
+                self._postpone(sts, entry, failed[pod.uid])
 
-    def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
+    def _postpone(self, sts: StatefulSet, entry: BacklogEntry, why: str) -> None:
         """Try later, whatever changes: pods change all the time."""
-        entry = self.downscales.backlog.map_due_cancels(sts.uid).get(due_cancel)
-        if entry is None:
-            return
         wait = CANCELLATIONS.bound(entry.failures + 1)
         # Once for each pod and cause, as it may last for days.
         is_news = why not in entry.causes and len(entry.causes) < _MOST_CAUSES
@@ -186,7 +180,19 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
         write_log(
             "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
         )
-        self.downscales.backlog.postpone(sts.uid, due_cancel, wait, why)
+        entry.due = self.clock.elapsed() + wait
+        entry.failures += 1
+        entry.causes |= {why}
+
+
+def _map_free(memory: SetDownscales, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
+    """Return the due calls to pods that no downscale may still remove (SI-12)."""
+    reservation = memory.reservation
+    return {
+        cancel: entry
+        for cancel, entry in memory.backlog.due.items()
+        if reservation is None or spares(reservation.key, sts, entry.pod)
+    }
 
 
 def _plan_endpoints(
@@ -453,7 +459,8 @@ class DownscaleController:
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Write the time of a downscale unless an answer did, not too early. Raises ApiError."""
-        begun = self.downscales.find_unrecorded(sts.uid)
+        memory = self.downscales.of(sts.uid)
+        begun = memory.unrecorded
         if begun is None:
             return RESYNC
         # The later of when it was allowed and when it was seen: after a repeated review the object
@@ -464,22 +471,22 @@ class DownscaleController:
         except Conflict:
             return _LAGGING  # the new object decides
         self.downscales.last.record_shown(sts.uid, at, version)
-        self.downscales.record_written(sts.uid, begun)
+        memory.record_written(begun)
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove the tracker's entry of a downscale that did not happen. Raises ApiError."""
-        if self.downscales.find_entry(sts.uid) is None:
+        memory = self.downscales.of(sts.uid)
+        if memory.entry is None:
             return RESYNC
         # Reviews record under the same lock: the entry of a new review is not removed.
         async with self.locks.hold(calls_lock(sts.uid)):
-            entry = self.downscales.find_entry(sts.uid)
-            if entry is not None:
+            if memory.entry is not None:
                 try:
-                    await self.records.restore(sts, entry)
+                    await self.records.restore(sts, memory.entry)
                 except Conflict:
                     return _LAGGING
-                self.downscales.record_restored(sts.uid)
+                memory.entry = None
         return RESYNC
 
     async def _give_up(

@@ -12,13 +12,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.prepared_pods import PreparedPod, UnansweredCancels, UnprepareBacklog
+from rollout_operator.guards.prepared_pods import (
+    BacklogEntry,
+    PreparedPod,
+    UnansweredCancels,
+    UnprepareBacklog,
+    describe_unreached,
+)
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode.objects import decode_version
@@ -249,6 +256,33 @@ class _Announced(msgspec.Struct, frozen=True):
     underway: Underway
 
 
+class SetDownscales:
+    """What is remembered of the downscales of one StatefulSet."""
+
+    def __init__(self, clock: Clock, late_calls: timedelta) -> None:
+        self.reservation: DownscaleReservation | None = None
+        self.backlog = UnprepareBacklog(clock)
+        self.unanswered = UnansweredCancels(clock, late_calls)
+        self.unrecorded: datetime | None = None
+        """When a downscale began that may not be recorded on the set yet."""
+        self.entry: TrackerEntry | None = None
+        """Of a downscale that did not happen, which the tracker may still have."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether a restarted process need not know of it.
+
+        Until then its records stay on pods.
+        """
+        is_known = self.reservation is None and self.unrecorded is None and self.entry is None
+        return is_known and not self.backlog.due and self.unanswered.is_empty
+
+    def record_written(self, begun: datetime) -> None:
+        """Record that the set shows the downscale that began then."""
+        if self.unrecorded == begun:
+            self.unrecorded = None
+
+
 class Downscales:
     """All reservations, and the pods that are to be un-prepared."""
 
@@ -256,13 +290,9 @@ class Downscales:
         """`late_calls`: for how long a call may reach a pod after its caller has given up."""
         self._clock = clock
         self.late_calls = late_calls
-        self.backlog = UnprepareBacklog(clock)
-        self.unanswered = UnansweredCancels(clock, late_calls)
-        self._reservations: dict[Uid, DownscaleReservation] = {}
+        self._sets: dict[Uid, SetDownscales] = {}
         self.last = LastDownscales()
         self.intents = Intents(clock)
-        self._unrecorded: dict[Uid, datetime] = {}
-        self._entries: dict[Uid, TrackerEntry] = {}
         self._announced: dict[Uid, _Announced] = {}
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
 
@@ -270,23 +300,45 @@ class Downscales:
         """Call back with set and group whenever a downscale of a group came, changed or went."""
         self._callbacks.append(callback)
 
+    def of(self, set_uid: Uid) -> SetDownscales:
+        """Return what is remembered of a set until it is forgotten."""
+        memory = self._sets.get(set_uid)
+        if memory is None:
+            memory = self._sets[set_uid] = SetDownscales(self._clock, self.late_calls)
+        return memory
+
     def get(self, set_uid: Uid) -> DownscaleReservation | None:
-        return self._reservations.get(set_uid)
+        memory = self._sets.get(set_uid)
+        return None if memory is None else memory.reservation
 
     def remembers(self, set_uid: Uid) -> bool:
-        return any(set_uid in each for each in self._unsettled)
+        memory = self._sets.get(set_uid)
+        return memory is not None and not memory.is_settled
 
     def list_sets(self) -> list[Uid]:
-        return list(dict.fromkeys(uid for each in self._unsettled for uid in each))
+        return [uid for uid, memory in self._sets.items() if not memory.is_settled]
 
-    @property
-    def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
-        # The records stay on pods for these, too: a restarted process must know of them.
-        unanswered = self.unanswered.by_set
-        return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
+    def count_due(self) -> int:
+        """Return how many pods are to be un-prepared, without those on their way out."""
+        return self._count(lambda entry: not entry.is_dormant)
+
+    def count_unreached(self) -> int:
+        """Return how many of them could not be reached when that was last tried."""
+        return self._count(lambda entry: entry.failures > 0)
+
+    def _count(self, counts: Callable[[BacklogEntry], bool]) -> int:
+        return sum(memory.backlog.count(counts) for memory in self._sets.values())
+
+    def describe_unreached(self) -> str | None:
+        due = (memory.backlog.due.values() for memory in self._sets.values())
+        return describe_unreached(chain.from_iterable(due))
 
     def count(self, state: ReservationState) -> int:
-        return sum(reservation.state is state for reservation in self._reservations.values())
+        return sum(reservation.state is state for reservation in self._list_reservations())
+
+    def _list_reservations(self) -> list[DownscaleReservation]:
+        held = (memory.reservation for memory in self._sets.values())
+        return [reservation for reservation in held if reservation is not None]
 
     def find_underway(
         self, group: GroupName | None, sets: Iterable[StatefulSet] = (), *, but: Uid | None = None
@@ -297,7 +349,7 @@ class Downscales:
         """
         if group is None:
             return None
-        for reservation in self._reservations.values():
+        for reservation in self._list_reservations():
             is_other = reservation.group == group and reservation.key.set_uid != but
             if is_other and reservation.state is not ReservationState.PERSISTED:
                 return _underway(reservation)
@@ -349,9 +401,9 @@ class Downscales:
         scaled up again. Pods that are called elsewhere now, or that this downscale does not remove,
         are still to be un-prepared where they were.
         """
-        called = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
-        self.backlog.take_over(key.set_uid, called)
-        older = self._reservations.get(key.set_uid)
+        memory, called = self.of(key.set_uid), _map_called(pods, key.target)
+        memory.backlog.take_over(called)
+        older = memory.reservation
         pods_of_both = dict(called)
         if older is not None:
             left = {uid: pod for uid, pod in older.pods.items() if not spares(key, sts, pod.pod)}
@@ -359,11 +411,11 @@ class Downscales:
             elsewhere = {
                 uid: pod for uid, pod in older.pods.items() if pods_of_both.get(uid) != pod
             }
-            self.backlog.add(key.set_uid, older.seen_version, elsewhere)
-        entry = self._entries.pop(key.set_uid, None)
+            memory.backlog.add(older.seen_version, elsewhere)
+        entry, memory.entry = memory.entry, None
         if older is not None and older.state is not ReservationState.PERSISTED:
             entry = older.entry
-        reservation = DownscaleReservation(
+        memory.reservation = reservation = DownscaleReservation(
             key=key,
             namespace=sts.namespace,
             name=sts.name,
@@ -374,7 +426,6 @@ class Downscales:
             pods=pods_of_both,
             entry=entry,
         )
-        self._reservations[key.set_uid] = reservation
         self._notify(key.set_uid, sts.group)
         return reservation
 
@@ -396,13 +447,13 @@ class Downscales:
         is not known: a review of the same calls them again. They may have to be un-prepared at
         `earlier` targets, too.
         """
-        called = list(pods)
+        called, memory = list(pods), self.of(key.set_uid)
         reservation = self.begin(sts, key, begun, called)
-        self.unanswered.suspect(key.set_uid, reservation.pods, key.target)
+        memory.unanswered.suspect(reservation.pods, key.target)
         for target in earlier:
-            there = {uid: PreparedPod(pod, target) for uid, pod in called}
-            self.backlog.add(key.set_uid, reservation.seen_version, there)
-            self.unanswered.suspect(key.set_uid, there, target)
+            there = _map_called(called, target)
+            memory.backlog.add(reservation.seen_version, there)
+            memory.unanswered.suspect(there, target)
         reservation.state = ReservationState.OPEN
         reservation.is_adopted = True
         reservation.latest = latest
@@ -411,8 +462,8 @@ class Downscales:
         return reservation
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
-        called = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
-        self.backlog.take_over(reservation.key.set_uid, called)
+        called = _map_called(pods, reservation.key.target)
+        self.of(reservation.key.set_uid).backlog.take_over(called)
         reservation.pods |= called
         reservation.requested_at = self._clock.elapsed()
         self._notify(reservation.key.set_uid, reservation.group)
@@ -449,17 +500,8 @@ class Downscales:
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
         reservation.state = ReservationState.PERSISTED
         self.last.record(reservation.key.set_uid, at)
-        self._unrecorded[reservation.key.set_uid] = begun
+        self.of(reservation.key.set_uid).unrecorded = begun
         self._notify(reservation.key.set_uid, reservation.group)
-
-    def find_unrecorded(self, set_uid: Uid) -> datetime | None:
-        """Return the beginning of a downscale of a set that may not be recorded on it yet."""
-        return self._unrecorded.get(set_uid)
-
-    def record_written(self, set_uid: Uid, begun: datetime) -> None:
-        """Record that the set shows the downscale that began then."""
-        if self._unrecorded.get(set_uid) == begun:
-            del self._unrecorded[set_uid]
 
     def close(
         self,
@@ -475,44 +517,32 @@ class Downscales:
         They are called `after` that time, and `again` after another: a late call may still prepare
         a pod that stays. Those that `are_going` are called if they come back.
         """
-        if self._reservations.get(reservation.key.set_uid) is not reservation:
+        memory = self.of(reservation.key.set_uid)
+        if memory.reservation is not reservation:
             return
-        del self._reservations[reservation.key.set_uid]
+        memory.reservation = None
         if reservation.entry is not None and reservation.state is not ReservationState.PERSISTED:
-            self._entries[reservation.key.set_uid] = reservation.entry
+            memory.entry = reservation.entry
         called = {uid: reservation.pods[uid] for uid in un_prepare if uid in reservation.pods}
-        self.backlog.add(
-            reservation.key.set_uid,
-            reservation.seen_version,
-            called,
-            after=after,
-            again=again,
-            are_going=are_going,
+        memory.backlog.add(
+            reservation.seen_version, called, after=after, again=again, are_going=are_going
         )
         self._notify(reservation.key.set_uid, reservation.group)
 
-    def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
-        """Return the entry of a downscale that did not happen, which the tracker may still have."""
-        return self._entries.get(set_uid)
-
-    def record_restored(self, set_uid: Uid) -> None:
-        """Record that the entry of a downscale that did not happen is replaced by the former."""
-        self._entries.pop(set_uid, None)
-
     def forget_set(self, set_uid: Uid) -> None:
         """Forget a set that is gone, and all calls to its pods."""
-        reservation = self._reservations.pop(set_uid, None)
-        self.backlog.forget(set_uid)
-        self.unanswered.forget(set_uid)
+        memory = self._sets.pop(set_uid, None)
         self.last.forget(set_uid)
-        self._unrecorded.pop(set_uid, None)
-        self._entries.pop(set_uid, None)
-        if reservation is not None:
-            self._notify(set_uid, reservation.group)
+        if memory is not None and memory.reservation is not None:
+            self._notify(set_uid, memory.reservation.group)
 
     def _notify(self, set_uid: Uid, group: GroupName | None) -> None:
         for callback in self._callbacks:
             callback(set_uid, group)
+
+
+def _map_called(pods: Iterable[tuple[Uid, str]], target: Target | None) -> dict[Uid, PreparedPod]:
+    return {uid: PreparedPod(pod, target) for uid, pod in pods}
 
 
 def _underway(reservation: DownscaleReservation) -> Underway:

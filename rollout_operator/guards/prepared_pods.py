@@ -66,7 +66,7 @@ class DueCancel(NamedTuple):
     """None for the place that the set names then."""
 
 
-class BacklogEntry(msgspec.Struct, frozen=True):
+class BacklogEntry(msgspec.Struct):
     pod: str
     due: timedelta
     again: timedelta | None = None
@@ -87,55 +87,23 @@ class BacklogEntry(msgspec.Struct, frozen=True):
 
 
 class UnprepareBacklog:
-    """All pods that are to be un-prepared, by set."""
+    """The pods of a StatefulSet that are to be un-prepared."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._due: dict[Uid, dict[DueCancel, BacklogEntry]] = {}
-        self._versions: dict[Uid, str] = {}
+        self.due: dict[DueCancel, BacklogEntry] = {}
+        self.version = ""
+        """The version of the set that a cache must show before any pod is called."""
 
-    @property
-    def by_set(self) -> Mapping[Uid, object]:
-        return self._due
+    def count(self, counts: Callable[[BacklogEntry], bool]) -> int:
+        """Return how many pods have such an entry."""
+        return len({cancel.uid for cancel, entry in self.due.items() if counts(entry)})
 
-    def count(self) -> int:
-        """Return how many pods are to be un-prepared, without those on their way out."""
-        return self._count(lambda entry: not entry.is_dormant)
-
-    def count_unreached(self) -> int:
-        """Return how many of them could not be reached when that was last tried."""
-        return self._count(lambda entry: entry.failures > 0)
-
-    def _count(self, counts: Callable[[BacklogEntry], bool]) -> int:
-        return sum(
-            len({cancel.uid for cancel, entry in backlog.items() if counts(entry)})
-            for backlog in self._due.values()
-        )
-
-    def describe_unreached(self) -> str | None:
-        """Return which pods could not be reached and why, the first few; None without any."""
-        failed = [
-            entry for backlog in self._due.values() for entry in backlog.values() if entry.failures
-        ]
-        causes = {entry.pod: min(entry.causes, default="") for entry in failed}
-        if not causes:
-            return None
-        shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
-        return f"to be told that they stay: {join_some(shown, total=len(causes))}"
-
-    def map_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
-        return dict(self._due.get(set_uid, {}))
-
-    def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
-        return tuple(dict.fromkeys(cancel.target for cancel in self._due.get(set_uid, {})))
-
-    def get_version(self, set_uid: Uid) -> str:
-        """Return the version of a set that a cache must show before any pod is called."""
-        return self._versions.get(set_uid, "")
+    def list_targets(self) -> tuple[Target | None, ...]:
+        return tuple(dict.fromkeys(cancel.target for cancel in self.due))
 
     def add(
         self,
-        set_uid: Uid,
         version: str,
         called: Mapping[Uid, PreparedPod],
         *,
@@ -148,61 +116,33 @@ class UnprepareBacklog:
         Those that `are_going` are called if they are wanted again before they are gone.
         """
         due = self._clock.elapsed() + after
-        backlog = {
-            DueCancel(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
-            for uid, (pod, at) in called.items()
-        }
-        if backlog:
-            self._due.setdefault(set_uid, {}).update(backlog)
-            self._versions[set_uid] = version
+        for uid, (pod, at) in called.items():
+            self.due[DueCancel(uid, at)] = BacklogEntry(pod, due, again, is_dormant=are_going)
+            self.version = version
 
-    def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
+    def record_un_prepared(self, called: Iterable[DueCancel]) -> None:
         """Record that these pods confirmed; some are called once more."""
-        backlog = self._due.get(set_uid, {})
-        settled: list[DueCancel] = []
         for due_cancel in called:
-            entry = backlog.get(due_cancel)
-            if entry is None or entry.again is None:
-                settled.append(due_cancel)
+            entry = self.due.get(due_cancel)
+            if entry is not None and entry.again is not None:
+                due = self._clock.elapsed() + entry.again
+                self.due[due_cancel] = BacklogEntry(entry.pod, due)
             else:
-                backlog[due_cancel] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
-        self.settle(set_uid, settled)
+                self.due.pop(due_cancel, None)
 
-    def see(self, set_uid: Uid, due_cancel: DueCancel, *, is_wanted: bool) -> None:
-        """Record that the pod is there, or another of its name is wanted: it may need a call."""
-        backlog = self._due.get(set_uid, {})
-        if due_cancel in backlog:
-            backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
-
-    def miss(self, set_uid: Uid, due_cancel: DueCancel) -> None:
-        """Record that the pod is gone, and no other of its name is wanted."""
-        backlog = self._due.get(set_uid, {})
-        if due_cancel in backlog and backlog[due_cancel].gone is None:
-            backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
-
-    def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
-        backlog = self._due.get(set_uid, {})
-        if due_cancel in backlog:
-            entry, due = backlog[due_cancel], self._clock.elapsed() + by
-            backlog[due_cancel] = replace(
-                entry, due=due, failures=entry.failures + 1, causes=entry.causes | {cause}
-            )
-
-    def take_over(self, set_uid: Uid, called: Mapping[Uid, PreparedPod]) -> None:
+    def take_over(self, called: Mapping[Uid, PreparedPod]) -> None:
         """Forget calls to pods that are prepared there now: their reservation counts."""
-        self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
+        for uid, (_, at) in called.items():
+            self.due.pop(DueCancel(uid, at), None)
 
-    def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
-        """Record that these pods have been un-prepared, or are gone."""
-        backlog = self._due.get(set_uid, {})
-        for due_cancel in due:
-            backlog.pop(due_cancel, None)
-        if not backlog:
-            self.forget(set_uid)
 
-    def forget(self, set_uid: Uid) -> None:
-        self._due.pop(set_uid, None)
-        self._versions.pop(set_uid, None)
+def describe_unreached(entries: Iterable[BacklogEntry]) -> str | None:
+    """Return which pods could not be reached and why, the first few; None without any."""
+    causes = {entry.pod: min(entry.causes, default="") for entry in entries if entry.failures}
+    if not causes:
+        return None
+    shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
+    return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
 
 class _FailedCall(Protocol):  # of `pods.PodError`
@@ -219,7 +159,7 @@ _Called = tuple[Uid, str | None]
 
 
 class UnansweredCancels:
-    """Calls to pods that have not been answered, by set.
+    """Calls to pods of a StatefulSet that have not been answered.
 
     A slow pod goes on with a call after its caller gave up. The next call counts only once no
     earlier one can take effect any more (SI-10), which `planning.downscales` decides. Pods with the
@@ -229,17 +169,17 @@ class UnansweredCancels:
     def __init__(self, clock: Clock, lasts: timedelta) -> None:
         """A call may take effect for `lasts` after its caller gave up."""
         self._clock, self._lasts = clock, lasts
-        self._until: dict[Uid, dict[_Called, timedelta]] = {}
+        self._until: dict[_Called, timedelta] = {}
 
     @property
-    def by_set(self) -> Mapping[Uid, object]:
-        self._forget_old()
-        return self._until
+    def is_empty(self) -> bool:
+        """Return whether no call can take effect any more."""
+        return max(self._until.values(), default=timedelta(0)) <= self._clock.elapsed()
 
     async def cancel_all(
-        self, calls: CancelCalls, set_uid: Uid, endpoints: Sequence[Endpoint]
+        self, calls: CancelCalls, endpoints: Sequence[Endpoint]
     ) -> Mapping[Uid, _FailedCall]:
-        """Un-prepare pods of a set; return those that did not confirm.
+        """Un-prepare pods; return those that did not confirm.
 
         The caller holds the lock of the set's calls.
         """
@@ -249,43 +189,29 @@ class UnansweredCancels:
             unanswered = {uid for uid, error in failed.items() if error.may_arrive}
         finally:
             # Also where we are cancelled: then none of them may have answered.
-            called = [(one.uid, one.path) for one in endpoints if one.uid in unanswered]
-            self._record(set_uid, called)
+            self._record([(one.uid, one.path) for one in endpoints if one.uid in unanswered])
         return failed
 
-    def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
+    def suspect(self, pods: Iterable[Uid], target: Target | None) -> None:
         """Expect calls of a process that has ended: it may have called these pods."""
         path = None if target is None else target.path
-        self._record(set_uid, [(uid, path) for uid in pods])
+        self._record([(uid, path) for uid in pods])
 
-    def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
+    def map_waits(self, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
         """Return how long calls to pods may still take effect there, for pods with any."""
-        self._forget_old()
-        until, now = self._until.get(set_uid, {}), self._clock.elapsed()
+        now, none = self._clock.elapsed(), timedelta(0)
         waits: dict[Uid, timedelta] = {}
-        for one in endpoints if until else ():
+        for one in endpoints:
             keys = ((one.uid, one.path), (one.uid, None))
-            if ends := [until[key] for key in keys if key in until]:
-                waits[one.uid] = max(ends) - now
+            left = max(self._until.get(key, none) for key in keys) - now
+            if left > none:
+                waits[one.uid] = left
         return waits
 
-    def forget(self, set_uid: Uid) -> None:
-        self._until.pop(set_uid, None)
-
-    def _record(self, set_uid: Uid, called: Sequence[_Called]) -> None:
-        self._forget_old()
-        if called:
-            until = self._clock.elapsed() + self._lasts
-            self._until.setdefault(set_uid, {}).update(dict.fromkeys(called, until))
-
-    def _forget_old(self) -> None:
+    def _record(self, called: Iterable[_Called]) -> None:
         now = self._clock.elapsed()
-        for set_uid, until in list(self._until.items()):
-            left = {called: end for called, end in until.items() if end > now}
-            if left:
-                self._until[set_uid] = left
-            else:
-                del self._until[set_uid]
+        self._until = {key: end for key, end in self._until.items() if end > now}
+        self._until.update(dict.fromkeys(called, now + self._lasts))
 
 
 # With the default limits ten requests may be sent at once, one of which is the live read.

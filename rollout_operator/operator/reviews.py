@@ -367,9 +367,9 @@ class Reviews:
         states.labels("persisted").set_function(
             lambda: downscales.count(ReservationState.PERSISTED)
         )
-        states.labels("undoing").set_function(downscales.backlog.count)
-        states.labels("unreached").set_function(downscales.backlog.count_unreached)
-        self._context.health.part("pods", describe=downscales.backlog.describe_unreached)
+        states.labels("undoing").set_function(downscales.count_due)
+        states.labels("unreached").set_function(downscales.count_unreached)
+        self._context.health.part("pods", describe=downscales.describe_unreached)
 
 
 Choose = Callable[[Reviews], Reviewer]

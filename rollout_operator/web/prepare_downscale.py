@@ -313,7 +313,7 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where no pod is called either: after a crash the time of it counts (SI-11).
                 annotated = [pod for pod in step.plan.pods.going if pod.uid in called]
-                earlier = context.downscales.backlog.list_targets(reservation.key.set_uid)
+                earlier = context.downscales.of(reservation.key.set_uid).backlog.list_targets()
                 record = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
                 await context.pod_records.write(record, annotated, step.plan.pods.annotated_pod)
                 failures = await context.pods.prepare_all(step.plan.missing)
@@ -352,12 +352,11 @@ class PrepareDownscale:
 
         They are called again later, since a slow call to prepare may arrive after these.
         """
-        context, unanswered = self._context, self._context.downscales.unanswered
+        context = self._context
+        unanswered = context.downscales.of(request.set_uid).unanswered
         try:
             async with asyncio.timeout(self._left(request.until - _ANSWER_TIME)):
-                failed = await unanswered.cancel_all(
-                    context.pods, request.set_uid, step.plan.pods.endpoints
-                )
+                failed = await unanswered.cancel_all(context.pods, step.plan.pods.endpoints)
         except TimeoutError:
             log.warn("Pods are not told yet that they stay", zone=step.reservation.name)
             return False
@@ -547,7 +546,7 @@ def _find_unanswered(
     context: PrepareContext, request: _DecreaseRequest, endpoints: Sequence[Endpoint]
 ) -> Verdict | None:
     """Return the refusal if a late call that a pod stays may still arrive after ours."""
-    waits = context.downscales.unanswered.map_waits(request.set_uid, endpoints)
+    waits = context.downscales.of(request.set_uid).unanswered.map_waits(endpoints)
     return assess_unanswered(request.decrease, endpoints, waits)
 
 

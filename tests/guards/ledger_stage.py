@@ -54,18 +54,18 @@ class LedgerStage(stories.Steps):
                     f"{one.state} {key.replicas_from}-{key.replicas_to}"
                     f" pods {_join(one.pods)}{prepared} begun {_seconds(one.begun)} left {left:g}"
                 )
-            due = ledger.backlog.map_due_cancels(uid)
-            if due:
+            memory = ledger.of(uid)
+            if due := memory.backlog.due:
                 found[f"due {letter}"] = " ".join(
                     f"{_short(cancel.uid)}@{entry.due.total_seconds():g}"
                     for cancel, entry in sorted(due.items(), key=lambda each: each[0].uid)
                 )
-                found[f"due {letter}"] += f" of version {ledger.backlog.get_version(uid)}"
-            if begun := ledger.find_unrecorded(uid):
+                found[f"due {letter}"] += f" of version {memory.backlog.version}"
+            if begun := memory.unrecorded:
                 found[f"unrecorded {letter}"] = _seconds(begun)
             if uid in ledger.last.times:
                 found[f"last {letter}"] = _seconds(ledger.last.times[uid])
-            if entry := ledger.find_entry(uid):
+            if entry := memory.entry:
                 found[f"entry {letter}"] = f"{entry.text} after {entry.before}"
             unsettled = {key for key in found if key.endswith(letter)} - {f"last {letter}"}
             assert bool(unsettled) == ledger.remembers(uid) == (uid in ledger.list_sets())
@@ -108,7 +108,7 @@ class LedgerStage(stories.Steps):
         self.ledger.record_persisted(self._find(letter), _time(at))
 
     async def do_written(self, letter: str, begun: str) -> None:
-        self.ledger.record_written(sts_uid(letter), _time(begun))
+        self.ledger.of(sts_uid(letter)).record_written(_time(begun))
 
     async def do_close(self, name: str, pods: str = "", *words: str) -> None:
         """Close, and have pods told that they stay `after` a time, and `again`."""
@@ -126,25 +126,21 @@ class LedgerStage(stories.Steps):
 
     async def do_told(self, letter: str, pods: str) -> None:
         """Have pods confirm that they stay."""
-        self.ledger.backlog.record_un_prepared(sts_uid(letter), _due(pods))
+        self.ledger.of(sts_uid(letter)).backlog.record_un_prepared(_due(pods))
 
-    async def do_settle(self, letter: str, pods: str) -> None:
-        self.ledger.backlog.settle(sts_uid(letter), _due(pods))
-
-    async def do_postpone(self, letter: str, pods: str, seconds: str, cause: str) -> None:
-        span = timedelta(seconds=float(seconds))
-        self.ledger.backlog.postpone(sts_uid(letter), _due(pods)[0], span, cause)
+    async def do_fail(self, letter: str, pod: str, cause: str) -> None:
+        """Have a call to a pod fail."""
+        entry = self.ledger.of(sts_uid(letter)).backlog.due[_due(pod)[0]]
+        entry.failures += 1
+        entry.causes |= {cause}
 
     async def do_unreached(self) -> str:
         """Show which pods could not be told, and why."""
-        return self.ledger.backlog.describe_unreached() or "nothing"
+        return self.ledger.describe_unreached() or "nothing"
 
     async def do_entry(self, letter: str, written: str, former: str = "") -> None:
         """Have a reservation write an entry of the zone tracker."""
         self._find(letter).entry = TrackerEntry(written, former or None)
-
-    async def do_restored(self, letter: str) -> None:
-        self.ledger.record_restored(sts_uid(letter))
 
     async def do_shown(self, letter: str, at: str, version: str) -> None:
         """Have a version of the set show a time."""

@@ -57,11 +57,13 @@ async def _play(steps: Sequence[tuple[str, str]]) -> None:
         uid = sts_uid(letter)
         if one := ledger.get(uid):
             ledger.close(one, un_prepare=one.pods)
-        ledger.backlog.settle(uid, ledger.backlog.map_due_cancels(uid))
-        if begun := ledger.find_unrecorded(uid):
-            ledger.record_written(uid, begun)
+        memory = ledger.of(uid)
+        memory.backlog.record_un_prepared([*memory.backlog.due])
+        memory.backlog.record_un_prepared([*memory.backlog.due])
+        if begun := memory.unrecorded:
+            memory.record_written(begun)
     assert ledger.list_sets() == []
-    assert ledger.backlog.count() == 0
+    assert ledger.count_due() == 0
     for letter in "abc":
         ledger.forget_set(sts_uid(letter))
     assert ledger.last.times == {}
@@ -72,9 +74,10 @@ def _assert_is_sound(stage: LedgerStage) -> None:
     for uid in ledger.list_sets():
         one = ledger.get(uid)
         # SI-12: a pod on its way out is never un-prepared.
-        due = {cancel.uid for cancel in ledger.backlog.map_due_cancels(uid)}
+        memory = ledger.of(uid)
+        due = {cancel.uid for cancel in memory.backlog.due}
         assert one is None or not due.intersection(one.pods)
-        assert one or due or ledger.find_unrecorded(uid)
+        assert one or due or memory.unrecorded
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (ledger.find_underway(GroupName("ingester")) is not None) == (held > 0)
 
@@ -95,11 +98,11 @@ async def test_si10_calls_that_are_cut_short_have_no_answer() -> None:
     one = Endpoint(pod="one", uid=Uid("uid-one"), ip="10.0.0.1", host="one", port=80, path="p")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await unanswered.cancel_all(Hanging(), sts_uid("a"), [one])
-    assert unanswered.map_waits(sts_uid("a"), [one]) == {one.uid: lasts}
-    assert list(unanswered.by_set) == [sts_uid("a")]
+            await unanswered.cancel_all(Hanging(), [one])
+    assert unanswered.map_waits([one]) == {one.uid: lasts}
     await asyncio.sleep(10)
-    assert dict(unanswered.by_set) == {}
+    assert unanswered.is_empty
+    assert unanswered.map_waits([one]) == {}
 
 
 def test_first_and_last_always_carry_a_record_and_no_pod_twice() -> None:

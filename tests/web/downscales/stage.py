@@ -157,7 +157,7 @@ class DownscaleStage(ClientStage):
             for state in ReservationState
             if (one := ledger.get(uid)) and one.state is state
         }
-        owed = {"due": ledger.backlog.count(), "unreached": ledger.backlog.count_unreached()}
+        owed = {"due": ledger.count_due(), "unreached": ledger.count_unreached()}
         parts = [*counts, *(f"{count} {word}" for word, count in owed.items() if count)]
         sets = [_short(uid) for uid in ledger.list_sets()]
         return f"remembers {' '.join(sets) or 'nothing'}" + "".join(f", {one}" for one in parts)

@@ -54,14 +54,14 @@ async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> Non
     downscales = world.memory.downscales
     assert downscales.get(A) is None
     called = {call.uid for call in world.calls.calls}
-    assert called <= {one.uid for one in downscales.backlog.map_due_cancels(A)}
+    assert called <= {one.uid for one in downscales.of(A).backlog.due}
     assert (await world.send_request("zone-b", 4)).is_allowed
     async with world.controlling():
         await world.pass_time(60)
         called_pods = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
         assert called <= called_pods
         assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
-        assert downscales.backlog.map_due_cancels(A) == {}
+        assert downscales.of(A).backlog.due == {}
         assert not [name for name in world.recorded() if name.startswith("zone-a")]
 
 
