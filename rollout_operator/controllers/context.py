@@ -21,10 +21,10 @@ from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.worker import Attempts, Controller, Waker
 from rollout_operator.guards.departed import GROUP, DepartedZones
-from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
+from rollout_operator.guards.downscales import AnnotationTimes, Downscales
 from rollout_operator.guards.grants import InFlight, OwnDeletes
 from rollout_operator.guards.newcomers import SeenNewcomers
-from rollout_operator.guards.tracker import Tracker
+from rollout_operator.guards.tracker import DownscaleTimes, Tracker
 from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Fence, Resource, no_fence
 from rollout_operator.kube.election import Election

@@ -22,7 +22,6 @@ from rollout_operator.guards.downscales import (
     PERSIST_LIMIT,
     DownscaleReservation,
     Downscales,
-    DownscaleTimes,
     ReservationState,
     SetDownscales,
     is_annotated,
@@ -36,6 +35,7 @@ from rollout_operator.guards.prepared_pods import (
     assess_downscale_record,
     read_downscale_record,
 )
+from rollout_operator.guards.tracker import DownscaleTimes
 from rollout_operator.guards.turns import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.store import PodStore, StatefulSetStore, is_older

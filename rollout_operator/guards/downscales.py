@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -575,56 +575,11 @@ class DownscaleGrant(msgspec.Struct, frozen=True, kw_only=True):
     """By the API server's clock."""
 
 
-class DownscaleTimes(Protocol):
-    """Where the times of downscales are kept: on the sets themselves, or in the zone tracker."""
-
-    source: TimesSource
-
-    def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the times of these sets of a group as they were read last.
-
-        Without those that annotations show. A time that this process has seen counts until the
-        record shows it; from then on the record does, as a person may change it (D-66).
-        """
-        ...
-
-    async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the same from a live read.
-
-        Raises ApiError, and InvalidInput with a text for the client.
-        """
-        ...
-
-    async def refresh(self) -> bool:
-        """Read again what is not cached, unless that was done lately; return whether it changed."""
-        ...
-
-    async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Record a downscale that has happened, unless a later time is there.
-
-        Returns the version that shows it. Raises ApiError; Conflict where another client wrote
-        meanwhile: read again.
-        """
-        ...
-
-    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
-        """Return times as `read` does, without that of `but`, and what a write needs."""
-        ...
-
-    async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Record a downscale before it is allowed, or return why it must not happen after all.
-
-        The reservation remembers what was written.
-        """
-        ...
-
-    async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Put back the time from before a downscale that did not happen, if its own is there."""
-        ...
-
-
 class AnnotationTimes:
-    """Times on the sets themselves: the answer to a review carries them where it can (D-23)."""
+    """Times on the sets themselves: the answer to a review carries them where it can (D-23).
+
+    `Tracker` keeps them elsewhere, by the same methods.
+    """
 
     source = TimesSource.ANNOTATIONS
 
@@ -633,24 +588,42 @@ class AnnotationTimes:
         self._downscales = downscales
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the times of these sets of a group as they were read last.
+
+        Without those that annotations show. A time that this process has seen counts until the
+        record shows it; from then on the record does, as a person may change it (D-66).
+        """
         # Annotations are read with the sets: only these cached versions may be too old.
         return self._downscales.last.map_unshown({sts.uid: sts.resource_version for sts in sets})
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the same from a live read.
+
+        Raises ApiError, and InvalidInput with a text for the client.
+        """
         return self.recall(sets)
 
     async def refresh(self) -> bool:
+        """Read again what is not cached, unless that was done lately; return whether it changed."""
         return False
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
+        """Return times as `read` does, without that of `but`, and what a write needs."""
         return GroupTimes(times=self.recall(sets))
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write nothing: the object is under review."""
+        """Record a downscale before it is allowed, or return why it must not happen after all.
+
+        The reservation remembers what was written. Here nothing is: the object is under review.
+        """
         return None
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Annotate the set if the answer to a review did not, or with too early a time."""
+        """Record a downscale that has happened, unless a later time is there.
+
+        The answer to a review may have done so, perhaps with too early a time. Returns the version
+        that shows it. Raises ApiError; Conflict where another client wrote meanwhile: read again.
+        """
         if is_annotated(sts, at):
             return sts.resource_version
         text = format_next_second(at)
@@ -667,7 +640,10 @@ class AnnotationTimes:
         return decode_version("StatefulSet", body)
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Leave the set alone: a downscale that was not stored has left no time on it."""
+        """Put back the time from before a downscale that did not happen, if its own is there.
+
+        A downscale that was not stored has left no time on the set.
+        """
 
 
 def is_annotated(sts: StatefulSet, at: datetime) -> bool:

@@ -9,10 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from rollout_operator.aio.clock import CLOCK_ERROR
-from rollout_operator.guards.downscales import DownscaleGrant, Downscales, GroupTimes, Member
+from rollout_operator.guards.downscales import (
+    AnnotationTimes,
+    DownscaleGrant,
+    Downscales,
+    GroupTimes,
+    Member,
+)
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Reader, Writer
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.names import Conflict, DecodeError, Denied, InvalidInput, NotFound, Uid
@@ -49,7 +55,7 @@ class _TrackerClient(Reader, Writer, Protocol): ...
 
 @dataclass(slots=True)
 class Tracker:
-    """Reads and writes the ConfigMap. Implements `DownscaleTimes`."""
+    """Reads and writes the ConfigMap, by the methods of `AnnotationTimes`."""
 
     source = TimesSource.TRACKER
 
@@ -236,6 +242,9 @@ class Tracker:
         """Return the times that this process has seen and the ConfigMap is too old to show."""
         version = "0" if zone_map is None else zone_map.version  # older than any other
         return self.downscales.last.map_unshown({sts.uid: version for sts in sets})
+
+
+DownscaleTimes: TypeAlias = AnnotationTimes | Tracker
 
 
 def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> None:

@@ -15,9 +15,9 @@ the fields of a budget before.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import Final, Generic, TypeVar
 
@@ -166,7 +166,7 @@ class Survey:
         self._down = _ByPartition(budget, down, lambda down_pod: down_pod.pod.name)
         self._lost = _ByPartition(budget, sorted(lost), str)
         self._absent = _ByPartition(budget, absent, str)
-        self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
+        self._budget, self._names = budget, names
         self._all = ZoneCount(
             sts=sts,
             missing=untried,
@@ -193,9 +193,14 @@ class Survey:
             missing=self._all.missing + len(absent),
             first_missing=tuple(absent[:NAMES_SHOWN]),
         )
-        if partition is None or zone_count.total or self._peers is None:
+        if partition is None or zone_count.total or self._budget.forgives_absent_peers:
             return zone_count
-        return zone_count if partition in self._peers else replace(zone_count, lacks_peer=True)
+        lacks_peer = partition not in self._partitions
+        return replace(zone_count, lacks_peer=True) if lacks_peer else zone_count
+
+    @cached_property
+    def _partitions(self) -> Set[str | None]:
+        return {find_partition(self._budget, name) for name in self._names}
 
 
 class _ByPartition(Generic[T]):
@@ -216,23 +221,6 @@ class _ByPartition(Generic[T]):
         if with_unknown:
             places = sorted([*places, *self._places.get(None, ())])
         return [self._things[place] for place in places]
-
-
-class _Partitions:
-    """The partitions of some names, each matched once and only when needed."""
-
-    def __init__(self, budget: Budget, names: Iterable[str]) -> None:
-        self._left = (find_partition(budget, name) for name in names)
-        self._found: set[str | None] = set()
-
-    def __contains__(self, partition: str) -> bool:
-        if partition in self._found:
-            return True
-        for name in self._left:
-            self._found.add(name)
-            if name == partition:
-                return True
-        return False
 
 
 class BudgetSnapshot(msgspec.Struct, frozen=True, kw_only=True):

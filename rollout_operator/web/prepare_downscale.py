@@ -20,12 +20,12 @@ from rollout_operator.guards.downscales import (
     DownscaleGrant,
     DownscaleReservation,
     Downscales,
-    DownscaleTimes,
     GroupTimes,
     Member,
     ReservationState,
 )
 from rollout_operator.guards.prepared_pods import CancelCalls, PodRecords
+from rollout_operator.guards.tracker import DownscaleTimes
 from rollout_operator.guards.turns import Locks, calls_lock, group_lock
 from rollout_operator.model.names import (
     LAST_DOWNSCALE,
