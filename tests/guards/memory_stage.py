@@ -70,18 +70,12 @@ class MemoryStage(stories.Steps):
         self.pods = {name: pod(name[0], int(name[2:])) for name in NAMES}
         self.cache.replace_all(self.pods.values())
         self.grants: dict[str, Grant] = {}
-        self.settled: list[str] = []
-        self.in_flight.on_change(lambda one: self.settled.append(_short(one)))
 
     def look(self) -> list[str]:
-        settled, self.settled = self.settled, []
         given, self.client.given = self.client.given, []
         if given:
             self.last = json.dumps(given[-1]).replace(DISRUPTION_RECORD, "R").replace(KEY, "R")
-        return [
-            *[f"settled {' '.join(settled)}"] * bool(settled),
-            *("merge" if isinstance(one, dict) else "steps" for one in given),
-        ]
+        return ["merge" if isinstance(one, dict) else "steps" for one in given]
 
     async def do_patch(self) -> str:
         """Show the last patch as it was sent."""
@@ -127,35 +121,6 @@ class MemoryStage(stories.Steps):
             said = str(error)
         return f"{said}, {'counts' if is_recorded(shown, self.clock.now()) else 'does not count'}"
 
-    # Grants
-
-    async def do_reserve(self, name: str, budget: str = "ingester") -> None:
-        one = self.pods[name]
-        grant = self.in_flight.reserve(one, DisruptionSource.EVICTION, budget)
-        self.grants[f"{name}.2" if name in self.grants else name] = grant
-
-    async def do_confirm(self, name: str, version: str = "1") -> None:
-        grant = self.grants[name]
-        self.in_flight.confirm(grant, replace(grant.pod, resource_version=version))
-
-    async def do_doubt(self, name: str) -> None:
-        self.in_flight.doubt(self.grants[name])
-
-    async def do_release(self, name: str) -> None:
-        self.in_flight.release(self.grants[name])
-
-    async def do_grant(self, name: str) -> str:
-        """Show the grant of a pod."""
-        grant = self.in_flight.get(self.pods[name].uid)
-        if grant is None:
-            return "none"
-        which = next(key for key, one in self.grants.items() if one is grant)
-        return f"{which} {grant.state.name.lower()} at version {grant.pod.resource_version}"
-
-    async def do_requested(self, budget: str) -> str:
-        """Show which pods under a budget have a grant that is not settled."""
-        return _join(self.in_flight.list_requested(budget))
-
     async def do_going(self, letters: str) -> str:
         """Show what goes of zones."""
         shown = [one for one in self.cache.list_all() if isinstance(one, Pod)]
@@ -164,19 +129,7 @@ class MemoryStage(stories.Steps):
             [one for one in shown if one.name[-3] in letters],
             self.clock.now(),
         )
-        return _describe(going) + f" of {len(self.in_flight)}"
-
-    # Grants that came to nothing
-
-    async def do_unused(self, name: str, times: str = "1") -> None:
-        for _ in range(int(times)):
-            self.in_flight.unused.record(self.pods[name])
-
-    async def do_pause(self, name: str) -> str:
-        """Show for how long a pod is not to be granted again, and how often it stayed."""
-        unused, uid = self.in_flight.unused, self.pods[name].uid
-        left = unused.wait_before(uid).total_seconds()
-        return f"{left:g}s after {unused.count(uid)} of {len(unused)}"
+        return _describe(going)
 
     # Own deletes
 
@@ -234,10 +187,6 @@ class MemoryStage(stories.Steps):
         except ApiError as error:
             return type(error).__name__
         return "cleared"
-
-
-def _short(one: Pod) -> str:
-    return one.name.removeprefix("zone-")
 
 
 def _join(uids: Sequence[Uid]) -> str:
