@@ -314,26 +314,16 @@ class Writer(Patcher, Protocol):
 class DryRunner(Protocol):
     """Writes that pass admission, webhooks included, and are not stored. Raise as a Writer does."""
 
-    async def try_create(
+    async def try_write(
         self,
+        verb: str,
         resource: Resource,
         namespace: str,
         body: JsonObject,
         name: str = "",
         subresource: str = "",
     ) -> None:
-        """POST an object, or a subresource of the named object; nothing is stored."""
-        ...
-
-    async def try_patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject,
-        subresource: str = "",
-    ) -> None:
-        """PATCH an object, or its subresource, by a merge patch; nothing is stored."""
+        """`create` an object, or `patch` it by a merge patch, or do so with a subresource."""
         ...
 
 

@@ -107,6 +107,7 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 _ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+_JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
@@ -124,7 +125,7 @@ class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     call: Call
     query: Mapping[str, str] = {}
     body: JsonObject | Sequence[JsonObject] | None = None
-    content_type: str = "application/json"
+    content_type: str = _JSON
     within: timedelta
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
     sent_within: timedelta | None = None
@@ -581,28 +582,23 @@ class Verbs:
         )
         return await self._write(request)
 
-    async def try_create(
+    async def try_write(
         self,
+        verb: str,
         resource: Resource,
         namespace: str,
         body: JsonObject,
         name: str = "",
         subresource: str = "",
     ) -> None:
-        call = object_call("create", resource, namespace, name, subresource)
-        request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
+        request = HttpRequest(
+            call=object_call(verb, resource, namespace, name, subresource),
+            query=DRY_RUN,
+            body=body,
+            content_type=_MERGE_PATCH if verb == "patch" else _JSON,
+            within=self._timeouts.write,
+        )
         await self._sender.send(request)
-
-    async def try_patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject,
-        subresource: str = "",
-    ) -> None:
-        call = object_call("patch", resource, namespace, name, subresource)
-        await self._sender.send(replace(self._patch(call, patch), query=DRY_RUN))
 
     def _patch(
         self, call: Call, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False

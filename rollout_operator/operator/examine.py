@@ -369,7 +369,7 @@ def _list_dry_runs(
         request = "create a budget that cannot be obeyed"
         yield (
             ReachAnswer(request=request, paths=(BUDGET_PATH,), must_be_refused=True),
-            partial(client.try_create, ZONE_BUDGETS, namespace, _BAD_BUDGET),
+            partial(client.try_write, "create", ZONE_BUDGETS, namespace, _BAD_BUDGET),
         )
     sts = next((each.sts for each in installation.members if each.sts.replicas > 0), None)
     if sts is None:
@@ -380,7 +380,7 @@ def _list_dry_runs(
         request = f"scale {sts.name} down to {sts.replicas - 1}"
         yield (
             ReachAnswer(request=request, paths=tuple(scaling)),
-            partial(client.try_patch, STATEFULSETS, namespace, sts.name, patch, "scale"),
+            partial(client.try_write, "patch", STATEFULSETS, namespace, patch, sts.name, "scale"),
         )
     if EVICTION_PATH in registered:
         pod = f"{sts.name}-{sts.first_ordinal}"
@@ -393,14 +393,14 @@ def _list_dry_runs(
         }
         yield (
             ReachAnswer(request=f"evict {pod}", paths=(EVICTION_PATH,)),
-            partial(client.try_create, PODS, namespace, eviction, pod, "eviction"),
+            partial(client.try_write, "create", PODS, namespace, eviction, pod, "eviction"),
         )
 
 
 async def _try_pod(client: DryRunner, namespace: str, name: str, pod: JsonObject) -> PodTrial:
     """Return the answer to the creation of a pod. Raises OperatorError if it is not allowed."""
     try:
-        await client.try_create(PODS, namespace, pod)
+        await client.try_write("create", PODS, namespace, pod)
     except Refused as error:
         return PodTrial(set_name=name, error=f"{error}")
     return PodTrial(set_name=name)

@@ -148,14 +148,16 @@ USES: Final[dict[str, tuple[str, Run]]] = {
     "patch-hook": (
         f"PATCH {HOOKS_PATH}/guard", lambda c: c.patch(VALIDATING_WEBHOOKS, "", "guard", {})
     ),
-    "try-create": (f"POST {PODS_PATH}", lambda c: c.try_create(PODS, "prod", {"kind": "Pod"})),
+    "try-create": (
+        f"POST {PODS_PATH}", lambda c: c.try_write("create", PODS, "prod", {"kind": "Pod"})
+    ),
     "try-scale": (
         f"PATCH {SETS_PATH}/a/scale",
-        lambda c: c.try_patch(STATEFULSETS, "prod", "a", WRITTEN, "scale"),
+        lambda c: c.try_write("patch", STATEFULSETS, "prod", WRITTEN, "a", "scale"),
     ),
     "try-evict": (
         f"POST {PODS_PATH}/a-0/eviction",
-        lambda c: c.try_create(PODS, "prod", {"kind": "Eviction"}, "a-0", "eviction"),
+        lambda c: c.try_write("create", PODS, "prod", {"kind": "Eviction"}, "a-0", "eviction"),
     ),
     "scale": (f"GET {SETS_PATH}/a/scale", lambda c: c.fetch(STATEFULSETS, "prod", "a", "scale")),
     "group": (f"GET /apis/{GROUP}", lambda c: c.fetch_group(GROUP)),

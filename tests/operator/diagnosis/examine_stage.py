@@ -106,27 +106,16 @@ class Cluster(FakeClient):
         allowed = not self.missing_verb or f'"verb":"{self.missing_verb}"' not in spec
         return msgspec.json.encode({"kind": resource.kind, "status": {"allowed": allowed}})
 
-    async def try_create(
+    async def try_write(
         self,
+        verb: str,
         resource: Resource,
         namespace: str,
         body: JsonObject,
         name: str = "",
         subresource: str = "",
     ) -> None:
-        self._try("/".join(filter(None, (f"create {resource.plural}", name, subresource))), body)
-
-    async def try_patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject,
-        subresource: str = "",
-    ) -> None:
-        self._try(f"patch {resource.plural}/{name}/{subresource}", patch)
-
-    def _try(self, call: str, body: JsonObject) -> None:
+        call = "/".join(filter(None, (f"{verb} {resource.plural}", name, subresource)))
         self.tried.append((call, body))
         if call in self.answers:
             raise self.answers[call]
