@@ -9,9 +9,10 @@ such as `path=a/b` change the endpoint. `(may arrive)` is a call that the pod ma
 import asyncio
 import gzip
 import re
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from msgspec.structs import replace
 from rollout_operator import __version__
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.scaling import PodAnswer
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
+from rollout_operator.pki.serving import server_context
+from rollout_operator.planning.certificate import Wanted
 from rollout_operator.pods import HttpSender, PodClient, PodError
 from rollout_operator.telemetry.metrics import REQUEST_BUCKETS, Metrics
 from tests import stories
@@ -153,9 +157,12 @@ class PodStage(stories.Steps):
         self.passes = asyncio.Semaphore(0)
         self.shown = 0
         self.begun: list[asyncio.Task[str]] = []
+        self.trust: ssl.SSLContext | None = None
+        self.requested: list[str | None] = []
 
     async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.pods:
+        async with AsyncExitStack() as self.stack:
+            await self.stack.enter_async_context(self.pods)
             self.client = self._make_client()
             try:
                 return await super().play(commands)
@@ -166,15 +173,38 @@ class PodStage(stories.Steps):
         await asyncio.sleep(seconds)
 
     async def do_client(self, *words: str) -> None:
-        """Have another client: `within=0.2` seconds a call, `turns=1` at a time."""
+        """Have another client: `within=0.2` seconds a call, `turns=1` at a time, `trust=own`."""
         how = dict(word.split("=") for word in words)
         await self.client.close()
         self.client = self._make_client(**how)
 
-    def _make_client(self, within: str = "20", turns: str = "64") -> PodClient:
-        sender, limit = HttpSender("prod"), timedelta(seconds=float(within))
+    def _make_client(
+        self, within: str = "20", turns: str = "64", trust: str = "system"
+    ) -> PodClient:
+        sender = HttpSender("prod", trust=self.trust if trust == "own" else None)
+        limit = timedelta(seconds=float(within))
         metrics, clock = self.metrics, LoopClock()
         return PodClient(sender, timeout=limit, metrics=metrics, clock=clock, at_most=int(turns))
+
+    async def do_tls(self, *names: str) -> None:
+        """Have pods serve a certificate for these names, from `age=40` days ago; trust its CA."""
+        age = next((one.partition("=")[2] for one in names if one.startswith("age=")), "0")
+        wanted = Wanted(
+            names=tuple(one for one in names if not one.startswith("age=")),
+            organisation="",
+            expiration=timedelta(days=30),
+            ca_life=timedelta(days=90),
+        )
+        born = datetime.now(UTC) - timedelta(days=int(age))
+        ca = issue_ca(wanted, born)
+        serving = server_context(issue_leaf(ca, wanted, born))
+        serving.sni_callback = lambda _, name, __: self.requested.append(name)
+        self.trust = ssl.create_default_context(cadata=ca.cert.decode())
+        self.pods = await self.stack.enter_async_context(PodServers(self.pods.answer, serving))
+
+    async def do_requested(self) -> str:
+        """Show the names that were requested of the pods' servers."""
+        return ", ".join(f"{name}" for name in self.requested)
 
     async def do_close(self) -> None:
         await self.client.close()

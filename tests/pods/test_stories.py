@@ -23,6 +23,8 @@ from tests.pods.stage import GOOD, LONG, SHORT, PodStage, opened
 from tests.stories import Story, read_stories
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
+NAME = "zone-a-4.zone-a.prod.svc.cluster.local"
+
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
 async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
@@ -82,6 +84,41 @@ async def test_proxies_and_netrc_of_the_environment_are_not_for_pods(
             assert await client.prepare_all([pods.endpoint()]) == []
     assert proxy.connections == 0
     assert b"authorization" not in pods.seen[0].head.lower()
+
+
+async def test_by_default_the_authorities_of_the_system_are_trusted(lines: list[str]) -> None:
+    """The words are OpenSSL's, and differ between its releases."""
+    commands = [f"tls {NAME}", "answer 200 GOOD", "fetch 4 scheme=https", "seen"]
+    *_, reply, seen = await PodStage(lines).play(commands)
+    assert reply.startswith("POST zone-a-4: certificate not accepted: ")
+    assert seen.startswith("nothing")
+
+
+async def test_a_pod_with_tls_is_not_called_without(lines: list[str]) -> None:
+    commands = [f"tls {NAME}", "answer 200 GOOD", "fetch 4", "seen"]
+    *_, reply, seen = await PodStage(lines).play(commands)
+    assert reply.startswith("POST zone-a-4: ")
+    assert seen.startswith("nothing")
+
+
+async def test_a_pod_without_tls_is_sent_nothing() -> None:
+    """Servers answer a greeting that they do not understand with words, as here."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with PodServers(hang) as pods, opened(LONG, Metrics()) as client, asyncio.timeout(10):
+        port = server.sockets[0].getsockname()[1]
+        pod = replace(pods.endpoint(4), ip="127.0.0.1", port=port, scheme="https")
+        [error] = await client.prepare_all([pod])
+    server.close()
+    await server.wait_closed()
+    assert f"{error}" == "POST zone-a-4: no TLS connection"
 
 
 async def test_tenants_cannot_make_series_without_end(lines: list[str]) -> None:
