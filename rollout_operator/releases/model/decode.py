@@ -53,7 +53,6 @@ from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseGate,
     ReleaseHead,
-    ReleaseIntents,
     ReleaseRollout,
     ReleaseSchedule,
     ReleaseSpec,
@@ -256,7 +255,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     return ReleaseRollout(
         head=read.head,
         spec=spec,
-        intents=msgspec.convert({key: read.annotation(key) for key in INTENTS}, ReleaseIntents),
+        intents={key: text for key in INTENTS if (text := read.annotation(key)) is not None},
         status=status,
         waits_for_flux=read.annotation(names.WAIT_FOR_FLUX) != "false",
         labels=read.labels,

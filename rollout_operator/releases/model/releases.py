@@ -43,6 +43,15 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 Instant = Annotated[datetime, Meta(tz=True)]
 SCHEDULE: Final = "RolloutSchedule"
 CLUSTER_SCHEDULE: Final = "ClusterRolloutSchedule"
+INTENTS: Final = (
+    names.RETRY,  # any value: a failed release is tried once more
+    names.FORCE_DEPLOY,  # a tag to deploy, if it was announced
+    names.BYPASS_GATES,  # a tag for which gates do not count
+    names.UNBLOCK_FAILED,  # `true`: a failed release does not stop the next one
+    names.DEPLOY_MESSAGE,
+    names.DEPLOYMENT_MESSAGE,  # the message, under its name in kuberik's documents
+    names.DEPLOY_USER,
+)
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 """In the order in which `date.weekday` counts them."""
 MINUTES_OF_DAY: Final = 24 * 60
@@ -285,29 +294,6 @@ class ReleaseHead(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class ReleaseIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """One-time requests in annotations of a Rollout, as written; removed in this order."""
-
-    retry: str | None = msgspec.field(default=None, name=names.RETRY)
-    """Any value: a failed release is tried once more."""
-    force_deploy: str | None = msgspec.field(default=None, name=names.FORCE_DEPLOY)
-    """A tag to deploy, if it was announced."""
-    bypass_gates: str | None = msgspec.field(default=None, name=names.BYPASS_GATES)
-    """A tag for which gates do not count."""
-    unblock_failed: str | None = msgspec.field(default=None, name=names.UNBLOCK_FAILED)
-    """`true`: a failed release does not stop the next one."""
-    deploy_message: str | None = msgspec.field(default=None, name=names.DEPLOY_MESSAGE)
-    deployment_message: str | None = msgspec.field(default=None, name=names.DEPLOYMENT_MESSAGE)
-    """The message, under its name in kuberik's documents."""
-    deploy_user: str | None = msgspec.field(default=None, name=names.DEPLOY_USER)
-
-
-INTENTS: Final[Mapping[str, str]] = {
-    field.encode_name: field.name for field in msgspec.structs.fields(ReleaseIntents)
-}
-"""By annotation, its field."""
-
-
 class CheckSelector(msgspec.Struct, frozen=True, kw_only=True):
     """Which HealthChecks belong to a Rollout."""
 
@@ -348,7 +334,8 @@ class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):
 
     head: ReleaseHead
     spec: ReleaseSpec
-    intents: ReleaseIntents = ReleaseIntents()
+    intents: Mapping[str, str] = {}
+    """Its one-time requests: annotations out of `INTENTS`, as written."""
     status: ReleaseStatus = ReleaseStatus()
     waits_for_flux: bool = True
     """Whether a bake starts only once Flux has applied the release."""

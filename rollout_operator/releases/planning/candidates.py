@@ -29,7 +29,6 @@ from rollout_operator.planning.conditions import ConditionFinding, stamp_conditi
 from rollout_operator.planning.wording import join_names
 from rollout_operator.releases.model.plan import HealthCheck, PolicyReading, ReleaseEvent
 from rollout_operator.releases.model.releases import (
-    INTENTS,
     OURS,
     AnnouncedReleases,
     BakeStatus,
@@ -43,7 +42,6 @@ from rollout_operator.releases.model.releases import (
     ReleaseCompat,
     ReleaseGate,
     ReleaseHead,
-    ReleaseIntents,
     ReleaseMetadata,
     ReleaseRollout,
     ReleaseSpec,
@@ -271,39 +269,30 @@ def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
     return tuple(
         intent
         for intent in rollout.status.consumed_intents
-        if intent.annotation in INTENTS
-        and _value(rollout.intents, intent.annotation) == intent.value
+        if rollout.intents.get(intent.annotation) == intent.value
     )
 
 
-def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
-    return drop_intents(rollout.intents, (intent.annotation for intent in list_left_over(rollout)))
+def without_left_over(rollout: ReleaseRollout) -> Mapping[str, str]:
+    return drop_intents(rollout.intents, [one.annotation for one in list_left_over(rollout)])
 
 
-def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
-    return msgspec.structs.replace(
-        intents, **{INTENTS[annotation]: None for annotation in annotations}
-    )
+def drop_intents(intents: Mapping[str, str], annotations: Collection[str]) -> Mapping[str, str]:
+    return {key: value for key, value in intents.items() if key not in annotations}
 
 
-def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[ConsumedIntent, ...]:
+def consume(intents: Mapping[str, str], annotations: Iterable[str]) -> tuple[ConsumedIntent, ...]:
     """Return the record of the annotations that are there."""
-    values = ((annotation, _value(intents, annotation)) for annotation in annotations)
     return tuple(
-        ConsumedIntent(annotation=annotation, value=value)
-        for annotation, value in values
-        if value is not None
+        ConsumedIntent(annotation=annotation, value=intents[annotation])
+        for annotation in annotations
+        if annotation in intents
     )
 
 
-def is_unblocked(intents: ReleaseIntents) -> bool:
+def is_unblocked(intents: Mapping[str, str]) -> bool:
     """Return whether a failed release does not stop the next (REL-80)."""
-    return intents.unblock_failed == "true"
-
-
-def _value(intents: ReleaseIntents, annotation: str) -> str | None:
-    value: str | None = getattr(intents, INTENTS[annotation])
-    return value
+    return intents.get(names.UNBLOCK_FAILED) == "true"
 
 
 def find_version_key(tag: str) -> _VersionKey | None:
@@ -405,12 +394,12 @@ class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_manual(
-    spec: ReleaseSpec, intents: ReleaseIntents, available: Iterable[Release]
+    spec: ReleaseSpec, intents: Mapping[str, str], available: Iterable[Release]
 ) -> ManualRequest | None:
     """Return the release that is requested by name, None without a request (REL-44, REL-46)."""
     if spec.wanted_version is not None:
         return ManualRequest(tag=spec.wanted_version)
-    forced = intents.force_deploy
+    forced = intents.get(names.FORCE_DEPLOY)
     if not forced:
         return None
     if forced not in {release.tag for release in available}:
@@ -420,10 +409,10 @@ def find_manual(
 
 
 def is_done_already(
-    spec: ReleaseSpec, intents: ReleaseIntents, current: HistoryEntry | None
+    spec: ReleaseSpec, intents: Mapping[str, str], current: HistoryEntry | None
 ) -> bool:
     """Return whether `force-deploy` wants what is deployed, and no pin hides it (RELB-09)."""
-    forced, is_pinned = intents.force_deploy, spec.wanted_version is not None
+    forced, is_pinned = intents.get(names.FORCE_DEPLOY), spec.wanted_version is not None
     return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
 
 
@@ -444,7 +433,7 @@ def is_superseded(tag: str, announced: AnnouncedReleases, compat: ReleaseCompat)
 def list_excluded(
     candidates: Iterable[Release],
     history: Collection[HistoryEntry],
-    intents: ReleaseIntents,
+    intents: Mapping[str, str],
     compat: ReleaseCompat,
 ) -> tuple[ExcludedRelease, ...]:
     """Return the candidates that failed when they were deployed last (RELB-24)."""
@@ -599,7 +588,7 @@ def deploy(
     history: tuple[HistoryEntry, ...],
     request: DeployRequest,
     spec: ReleaseSpec,
-    intents: ReleaseIntents,
+    intents: Mapping[str, str],
     now: datetime,
 ) -> tuple[tuple[HistoryEntry, ...], tuple[ReleaseEvent, ...]]:
     """Return the history with a new deployment at its head (REL-59, 63 to 65 and 68)."""
@@ -665,7 +654,7 @@ def decide_recovery(
 
 
 def retry(
-    entry: HistoryEntry, intents: ReleaseIntents, now: datetime
+    entry: HistoryEntry, intents: Mapping[str, str], now: datetime
 ) -> tuple[HistoryEntry, ReleaseEvent]:
     """Return a failed deployment as it starts anew (REL-81, RELB-35)."""
     entry = msgspec.structs.replace(
@@ -677,7 +666,7 @@ def retry(
         failed_health_checks=(),
         last_retry_timestamp=now,
         retries=entry.retries + 1,
-        last_retry_by=intents.deploy_user or None,
+        last_retry_by=intents.get(names.DEPLOY_USER) or None,
     )
     note = f"{entry.version.tag} is tried again"
     return entry, ReleaseEvent(reason=_RETRY_REQUESTED, note=note)
@@ -706,8 +695,8 @@ def _cancel(entry: HistoryEntry, tag: str, now: datetime) -> HistoryEntry:
     )
 
 
-def _choose_message(request: DeployRequest, intents: ReleaseIntents) -> str:
-    own = intents.deploy_message or intents.deployment_message
+def _choose_message(request: DeployRequest, intents: Mapping[str, str]) -> str:
+    own = intents.get(names.DEPLOY_MESSAGE) or intents.get(names.DEPLOYMENT_MESSAGE)
     if request.is_requested and own:
         return own
     flags = (
@@ -719,9 +708,10 @@ def _choose_message(request: DeployRequest, intents: ReleaseIntents) -> str:
     return ", ".join((first, *(text for text, is_set in flags if is_set)))
 
 
-def _choose_trigger(request: DeployRequest, intents: ReleaseIntents) -> TriggeredBy:
-    if request.is_requested and intents.deploy_user:
-        return TriggeredBy(kind=TriggerKind.USER, name=intents.deploy_user)
+def _choose_trigger(request: DeployRequest, intents: Mapping[str, str]) -> TriggeredBy:
+    user = intents.get(names.DEPLOY_USER)
+    if request.is_requested and user:
+        return TriggeredBy(kind=TriggerKind.USER, name=user)
     return _SYSTEM
 
 

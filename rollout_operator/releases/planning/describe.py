@@ -46,7 +46,6 @@ from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseGate,
     ReleaseHead,
-    ReleaseIntents,
     ReleaseRollout,
     ReleaseStatus,
     ScheduleAction,
@@ -293,7 +292,7 @@ def choose_next_tag(rollout: ReleaseRollout | RefusedRelease) -> str:
     current = "" if status.current is None else status.current.version.tag
     wanted = ""
     if isinstance(rollout, ReleaseRollout):
-        wanted = rollout.spec.wanted_version or rollout.intents.force_deploy or ""
+        wanted = rollout.spec.wanted_version or rollout.intents.get(names.FORCE_DEPLOY) or ""
     if wanted:
         return "" if wanted == current else wanted
     excluded = {release.tag for release in status.excluded_releases}
@@ -330,7 +329,9 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
     blocked = status.find_condition(candidates.DEPLOYMENT_BLOCKED)
     if next_tag and blocked is not None and blocked.status == "True":
         yield _wait(blocked.reason, blocked.message)
-    is_manual = rollout.spec.wanted_version is not None or bool(rollout.intents.force_deploy)
+    is_manual = rollout.spec.wanted_version is not None or bool(
+        rollout.intents.get(names.FORCE_DEPLOY)
+    )
     gates = status.find_condition(candidates.GATES_PASSING)
     is_held = gates is not None and gates.status == "False" and bool(status.release_candidates)
     if gates is not None and is_held and not is_manual and status.current is not None:
@@ -423,20 +424,13 @@ def _with_spec(
         wanted=spec.wanted_version or "",
         policy=f"{spec.policy_namespace or head.namespace}/{spec.policy_name}",
         is_suspended=spec.is_suspended,
-        requests=tuple(_list_requests(intents)),
-        is_retry_requested=intents.retry is not None,
+        requests=tuple(cut(f"{key}: {intents[key]}") for key in INTENTS if key in intents),
+        is_retry_requested=names.RETRY in intents,
         checks=tuple(map(_describe_check, checks[:_MOST_PLACES])),
         targets=tuple(map(_describe_target, targets[:_MOST_PLACES])),
         bake_ends=_find_bake_end(rollout),
         deadline=_find_deadline(rollout),
     )
-
-
-def _list_requests(intents: ReleaseIntents) -> Iterator[str]:
-    for annotation, field in INTENTS.items():
-        value: str | None = getattr(intents, field)
-        if value is not None:
-            yield cut(f"{annotation}: {value}")
 
 
 def _find_bake_end(rollout: ReleaseRollout) -> datetime | None:

@@ -473,7 +473,7 @@ def _run(state: _ReleasePass) -> ReleasePlan:
 
 
 def _retry(state: _ReleasePass) -> None:
-    if state.intents.retry is None:
+    if names.RETRY not in state.intents:
         return
     if state.current is not None and state.current.has_failed:
         if state.must_wait():
@@ -505,7 +505,7 @@ def _settle_intents(state: _ReleasePass) -> None:
         note = f"{state.current_tag} is deployed already"
         state.events.append(ReleaseEvent(reason="ForceDeployNoop", note=note))
         state.consume(names.FORCE_DEPLOY, *candidates.ATTRIBUTION)
-    bypass = state.intents.bypass_gates
+    bypass = state.intents.get(names.BYPASS_GATES)
     if bypass and candidates.is_superseded(bypass, state.announced(), state.snapshot.compat):
         note = f"{bypass} is not newer than {state.current_tag}"
         state.events.append(ReleaseEvent(reason="BypassGatesDropped", note=note))
@@ -535,7 +535,7 @@ def _assess_all_gates(state: _ReleasePass) -> candidates.GatesVerdict:
     newer = state.choose_newer()
     gates = candidates.list_gates(state.rollout.head, state.snapshot.gates)
     verdict = candidates.assess_gates(
-        newer.releases, gates, state.intents.bypass_gates, state.snapshot.schedule_holds
+        newer.releases, gates, state.intents.get(names.BYPASS_GATES), state.snapshot.schedule_holds
     )
     state.replace(
         release_candidates=newer.releases,
@@ -669,8 +669,9 @@ def _make_request(
     stored = next(
         (release for release in state.status.available_releases if release.tag == tag), None
     )
+    intents = state.intents
     failed = state.current is not None and state.current.has_failed
-    blocked = candidates.drop_intents(state.intents, [names.UNBLOCK_FAILED])
+    blocked = candidates.drop_intents(intents, [names.UNBLOCK_FAILED])
     excluded = candidates.list_excluded(
         state.status.release_candidates, state.status.history, blocked, state.snapshot.compat
     )
@@ -678,10 +679,12 @@ def _make_request(
     state.request = candidates.DeployRequest(
         release=stored or candidates.make_release(tag, state.snapshot.metadata.get(tag)),
         is_manual=verdict is None,
-        is_forced=state.intents.force_deploy == tag,
+        is_forced=intents.get(names.FORCE_DEPLOY) == tag,
         is_bypassing=(
-            verdict is not None and verdict.is_bypass_needed and state.intents.bypass_gates == tag
+            verdict is not None
+            and verdict.is_bypass_needed
+            and intents.get(names.BYPASS_GATES) == tag
         ),
-        is_unblocking=verdict is not None and candidates.is_unblocked(state.intents) and would_not,
+        is_unblocking=verdict is not None and candidates.is_unblocked(intents) and would_not,
         is_written=all(target.tag == tag for target in state.snapshot.targets),
     )

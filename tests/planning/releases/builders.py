@@ -15,7 +15,6 @@ from rollout_operator.releases.model.releases import (
     Release,
     ReleaseGate,
     ReleaseHead,
-    ReleaseIntents,
     ReleaseRollout,
     ReleaseSpec,
     ReleaseStatus,
@@ -109,7 +108,7 @@ def check(
 
 def rollout(
     *,
-    intents: ReleaseIntents | None = None,
+    intents: Mapping[str, str] | None = None,
     status: ReleaseStatus | None = None,
     waits_for_flux: bool = True,
     **spec: Any,
@@ -118,7 +117,7 @@ def rollout(
     return ReleaseRollout(
         head=head(),
         spec=ReleaseSpec(policy_name="app", **spec),
-        intents=intents or ReleaseIntents(),
+        intents=intents or {},
         status=status or ReleaseStatus(),
         waits_for_flux=waits_for_flux,
     )

@@ -1,7 +1,7 @@
 """A Rollout that is planned, and whose plans are carried out: pass by pass, with a clock."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,6 @@ from rollout_operator.releases.model.plan import (
     RemoveIntents,
 )
 from rollout_operator.releases.model.releases import (
-    INTENTS,
     OURS,
     HistoryEntry,
     PolicyOrder,
@@ -30,6 +29,8 @@ from rollout_operator.releases.model.releases import (
 )
 from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
 from tests.planning.releases.builders import START, releases, rollout
+
+PREFIX: Final = "rollout.kuberik.com/"
 
 
 class ReleaseWorld:
@@ -87,8 +88,10 @@ class ReleaseWorld:
         self._replace(status=msgspec.structs.replace(self.rollout.status, **status))
 
     def post(self, **intents: str | None) -> None:
-        """Set annotations, by the names of their fields."""
-        self._replace(intents=msgspec.structs.replace(self.rollout.intents, **intents))
+        """Set annotations by their names, or remove them: `post(force_deploy="1.0.0")`."""
+        changed = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in intents.items()}
+        found = {**self.rollout.intents, **changed}
+        self._replace(intents={key: text for key, text in found.items() if text is not None})
 
     def wait(self, minutes: float) -> None:
         self.now += timedelta(minutes=minutes)
@@ -138,7 +141,7 @@ class ReleaseWorld:
                 fresh = msgspec.structs.replace(action.target, tag=action.tag)
                 self.targets = (*known, fresh)
             if isinstance(action, RemoveIntents):
-                self.post(**{INTENTS[one.annotation]: None for one in action.intents})
+                self.post(**{one.annotation.removeprefix(PREFIX): None for one in action.intents})
 
     def _replace(self, **fields: Any) -> None:
         self.rollout = msgspec.structs.replace(self.rollout, **fields)

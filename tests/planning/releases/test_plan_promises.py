@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.events import NORMAL_LEAVES, ROUTINE_LEAVES
+from rollout_operator.model import names
 from rollout_operator.model.outcome import Severity
 from rollout_operator.releases.model.plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
 from rollout_operator.releases.model.releases import (
@@ -147,10 +148,13 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
     for _ in range(60):
         change(world, rng)
         before, intents = world.status, world.rollout.intents
-        requested = {intents.force_deploy, intents.bypass_gates, world.rollout.spec.wanted_version}
+        requested = {
+            *(intents.get(names.FORCE_DEPLOY), intents.get(names.BYPASS_GATES)),
+            world.rollout.spec.wanted_version,
+        }
         world.step(acts=rng.random() < 0.8)
         check_events(world)
-        check_entries(before, world.status, is_retry=intents.retry is not None)
+        check_entries(before, world.status, is_retry=names.RETRY in intents)
         check_step(world, before, {one for one in requested if one})
     world.write_problem = ""
     passes = 0
