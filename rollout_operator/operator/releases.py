@@ -51,6 +51,7 @@ from rollout_operator.releases.health_checks import (
 )
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.releases.model.plan import (
+    CheckClass,
     CheckFinding,
     FluxTarget,
     HealthCheck,
@@ -388,7 +389,7 @@ class _HealthChecks(_Named[CheckController]):
         names = {version.name for version in (old, new) if version is not None}
         for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
             own = f"{check.head.namespace}/"
-            named = (check.kustomization or "").removeprefix(own)
+            named = check.named.get(CheckClass.KUSTOMIZATION, "").removeprefix(own)
             if find_class(check) is not None and named in names:
                 self._queue.add(check.head.name)
         self._wake_held()

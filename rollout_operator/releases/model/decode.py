@@ -38,7 +38,7 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import LabelSelector, WatchedObject
 from rollout_operator.model.policy import SelectorRefused, check_selector
 from rollout_operator.model.units import parse_duration, quote
-from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
+from rollout_operator.releases.model.plan import CHECKED, HealthCheck, HealthCheckStatus
 from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     INTENTS,
@@ -517,9 +517,11 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck:
         head=read.head,
         labels=read.labels,
         check_class=spec.check_class or "",
-        kustomization=read.annotation(names.CHECKED_KUSTOMIZATION),
-        rollout_group=read.annotation(names.CHECKED_GROUP),
-        policy=read.annotation(names.CHECKED_POLICY),
+        named={
+            kind: text
+            for kind, key in CHECKED.items()
+            if (text := read.annotation(key)) is not None
+        },
         interval=max(
             _parse_span(read.annotation(names.CHECK_INTERVAL), _DEFAULT_INTERVAL),
             _LEAST_CHECK_INTERVAL,

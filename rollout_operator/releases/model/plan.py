@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model import names
 from rollout_operator.model.budget import ObjectEvent
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.releases.model.releases import (
@@ -212,6 +213,14 @@ class CheckClass(StrEnum):
     MULTI_AZ_ROLLOUT = "multi-az-rollout"
 
 
+CHECKED: Final[Mapping[CheckClass, str]] = {
+    CheckClass.KUSTOMIZATION: names.CHECKED_KUSTOMIZATION,
+    CheckClass.ROLLOUT_GROUP: names.CHECKED_GROUP,
+    CheckClass.MULTI_AZ_ROLLOUT: names.CHECKED_POLICY,
+}
+"""By class, the annotation that names the object."""
+
+
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
     status: HealthStatus
     text: str = ""
@@ -237,10 +246,8 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     check_class: str = ""
     """What writes its status; empty for anything outside."""
-    kustomization: str | None = None
-    """`name` or `namespace/name` from its annotation, as the next two."""
-    rollout_group: str | None = None
-    policy: str | None = None
+    named: Mapping[str, str] = {}
+    """By class, the `name` or `namespace/name` of an object from its annotation."""
     interval: timedelta = timedelta(seconds=30)
     """Between evaluations."""
     failure_grace: timedelta = timedelta(minutes=2)

@@ -506,21 +506,11 @@ def describe_check(
         status=cut(status.status),
         text=cut(status.message or ""),
         check_class=cut(check.check_class),
-        object=cut(_choose_object(check)),
+        object=cut(check.named.get(check.check_class, "")),
         changed=_choose_fit(status.last_change_time),
         failed=_choose_fit(status.last_error_time),
         rollouts=tuple(selecting),
     )
-
-
-def _choose_object(check: HealthCheck) -> str:
-    named = {
-        CheckClass.KUSTOMIZATION: check.kustomization,
-        CheckClass.ROLLOUT_GROUP: check.rollout_group,
-        CheckClass.MULTI_AZ_ROLLOUT: check.policy,
-    }
-    names = {str(kind): name for kind, name in named.items()}
-    return names.get(check.check_class) or ""
 
 
 def gather_facts(objects: ReleaseObjects) -> ReleaseFacts:

@@ -19,12 +19,12 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model import names
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import HOLDING, Code, Reason, find_leading
 from rollout_operator.model.units import quote
 from rollout_operator.planning.wording import join_names, one_line
 from rollout_operator.releases.model.plan import (
+    CHECKED,
     KUSTOMIZATION,
     CheckClass,
     CheckFinding,
@@ -60,10 +60,10 @@ _MOST_UNREAD: Final = 3
 _STALLS: Final = HOLDING - {Code.POLICY_PAUSED}
 # Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
-_NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
-    CheckClass.KUSTOMIZATION: (KUSTOMIZATION, names.CHECKED_KUSTOMIZATION),
-    CheckClass.ROLLOUT_GROUP: ("rollout group", names.CHECKED_GROUP),
-    CheckClass.MULTI_AZ_ROLLOUT: ("MultiAZRollout", names.CHECKED_POLICY),
+_KINDS: Final[Mapping[CheckClass, str]] = {
+    CheckClass.KUSTOMIZATION: KUSTOMIZATION,
+    CheckClass.ROLLOUT_GROUP: "rollout group",
+    CheckClass.MULTI_AZ_ROLLOUT: "MultiAZRollout",
 }
 
 
@@ -360,23 +360,14 @@ def find_class(check: HealthCheck) -> CheckClass | None:
 
 def parse_check_reference(check: HealthCheck, own: CheckClass) -> FluxReference:
     """Return what a check looks at (REL-107). Raises InvalidInput, which names the annotation."""
-    kind, annotation = _NAMED[own]
-    text = _map_texts(check)[own]
+    annotation, text = CHECKED[own], check.named.get(own)
     if text is None:
         raise InvalidInput(f"annotation {annotation} is missing")
     segments = text.split("/")
     if len(segments) > 2 or not all(segments):
         raise InvalidInput(f"annotation {annotation}: {quote(text)} is no name or namespace/name")
     namespace = segments[0] if len(segments) == 2 else check.head.namespace
-    return FluxReference(kind=kind, namespace=namespace, name=segments[-1])
-
-
-def _map_texts(check: HealthCheck) -> Mapping[CheckClass, str | None]:
-    return {
-        CheckClass.KUSTOMIZATION: check.kustomization,
-        CheckClass.ROLLOUT_GROUP: check.rollout_group,
-        CheckClass.MULTI_AZ_ROLLOUT: check.policy,
-    }
+    return FluxReference(kind=_KINDS[own], namespace=namespace, name=segments[-1])
 
 
 def find_reset(

@@ -80,7 +80,7 @@ def test_of_texts_and_lists_that_never_end_a_readable_part_is_kept() -> None:
 
 def test_a_check_says_what_it_found_and_what_requires_it() -> None:
     one = check(status="Unhealthy", message="503", change=1, error=2)
-    one = msgspec.structs.replace(one, check_class="rollout-group", rollout_group="db")
+    one = msgspec.structs.replace(one, check_class="rollout-group", named={"rollout-group": "db"})
     found = describe_check(one, [rollout(checks=ALL_CHECKS), rollout()], {})
     assert found == HealthCheckDescription(
         name="check",

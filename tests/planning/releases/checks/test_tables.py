@@ -76,11 +76,6 @@ DAEMONS: Final = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNu
 STATES: Final = {"+": "True", "-": "False", "?": "Unknown"}
 CONDITION: Final = re.compile(r"([+?-])(\w+)(?::(\w+))?(?:@(.+))?")
 GRACE: Final = timedelta(minutes=2)
-NAMES: Final = {
-    "kustomization": "kustomization",
-    "rollout-group": "rollout_group",
-    "multi-az-rollout": "policy",
-}
 HOLD: Final = CheckFinding(status=HealthStatus.PENDING, text="waiting for Flux")
 STALL: Final = CheckFinding(status=HealthStatus.UNHEALTHY, text="stalled", failed_at=at(0))
 
@@ -283,7 +278,7 @@ def show_name(text: str) -> str:
             found = parse_inventory_id(rest[0])
             read = "read" if needs_read(found) else "not read"
             return f"{found.key}{f' of {found.group}' if found.group else ''}; {read}"
-        named = replace(check(), **{NAMES[kind]: rest[0]}) if rest else check()
+        named = replace(check(), named={kind: rest[0]} if rest else {})
         place = parse_check_reference(named, CheckClass(kind))
     except InvalidInput as error:
         return str(error)
