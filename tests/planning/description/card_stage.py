@@ -28,6 +28,7 @@ from rollout_operator.planning.text import (
 from tests.stories import Stage
 from tests.web.status import descriptions
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW
+from tests.web.status.elements import read_page
 
 _KINDS: Final[dict[str, tuple[str, Callable[[], Any]]]] = {
     "group": ("groups", lambda: descriptions.group(zones=())),
@@ -53,6 +54,7 @@ _WORDS: Final = {
     "HOSTILE": json.dumps(HOSTILE),
 }
 _ENDLESS: Final = 10_000
+_LEGEND: Final = "hollow: older revision"
 
 
 class CardStage(Stage):
@@ -102,6 +104,11 @@ class CardStage(Stage):
         """Show what `curl` gets."""
         assert PLAIN_TEXT.is_wide
         return _join([*render_description(self.described)])
+
+    async def do_page(self) -> str:
+        """Show what a browser reads, without head and foot, after checks that hold for any page."""
+        lines = (await read_page(self.described)).lines
+        return _join(lines[lines.index(_LEGEND) + 1 : -2])
 
     async def do_changes(self) -> str:
         """Show what `status -w` writes into a pipe."""

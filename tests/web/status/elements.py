@@ -3,6 +3,10 @@
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
+from rollout_operator.model.description import Description
+from rollout_operator.web.admin import list_page
+from rollout_operator.web.cards import SectionRenderer
+
 VOID = {"meta", "link", "br", "rect", "path", "circle", "use"}
 INLINE = {"a", "b", "code", "span", "time", "svg", "use", "rect", "path"}
 # Whatever leads somewhere, or runs.
@@ -71,3 +75,16 @@ def _is_ours(value: str) -> bool:
     return path in {
         "", "status", "status.json", "status.schema.json", "reasons", "metrics",
     } or value.startswith("data:image/svg+xml,")  # fmt: skip
+
+
+async def read_page(description: Description) -> Elements:
+    """Return the page of a description, checked for what no page may have."""
+    sections = (await SectionRenderer().render(description)).sections
+    pieces = list_page(description.namespace, description.now, sections.values())
+    elements = Elements(b"".join(pieces).decode())
+    assert [*elements.list_active()] == []
+    assert (elements.unclosed, elements.open) == ([], [])
+    ids = [one["id"] for _, one in elements.tags if "id" in one]
+    assert len(ids) == len({*ids})
+    assert [one for one, _ in elements.tags].count("script") == 1
+    return elements
