@@ -8,9 +8,8 @@ from rollout_lab.simulate.changes import parse_change
 
 from tests.goldens import Golden
 from tests.prediction.comparison import Cause, Going, compare, describe, read_goings
-from tests.prediction.hands import render_rest
 from tests.prediction.plans import KINDS, make_plan
-from tests.prediction.runs import in_time, list_crashes
+from tests.prediction.runs import in_time, list_crashes, render_rest
 from tests.stories import Stage, Story, read_stories
 from tests.world.api import Json
 

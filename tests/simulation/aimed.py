@@ -212,7 +212,7 @@ class AimedCourse:
             return True
         if aim.hit is Hit.IDLE:
             await asyncio.sleep((aim.target.at - now()).total_seconds())
-            patient.crash(AWAY if aim.heir.is_other else BACK_AFTER)
+            patient().crash(AWAY if aim.heir.is_other else BACK_AFTER)
             self.faults.record_kill()
         with suppress(TimeoutError):
             async with asyncio.timeout(STRIKE_LIMIT.total_seconds()):

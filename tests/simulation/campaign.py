@@ -242,35 +242,31 @@ def find_failure(case: Case) -> Failure | None:
 
 def shrink(case: Case, try_case: Try = find_failure, most_runs: int = MOST_RUNS) -> Case:
     """Return a smaller case that breaks one of the promises that this one breaks, or this one."""
-    bounded = _Bounded(try_case, most_runs)
-    failure = bounded.fails_as(case, None)
+    shrinker = _Shrinker(try_case, most_runs)
+    failure = shrinker.find(case)
     if failure is None:
         return case
-    return _Shrinker(bounded, failure.invariants).shrink(case, failure)
-
-
-@dataclass
-class _Bounded:
-    """Runs cases until a number of runs is used up, and then finds no more failures."""
-
-    _try_case: Try
-    _left: int
-
-    def fails_as(self, case: Case, invariants: frozenset[str] | None) -> Failure | None:
-        """Return the failure of a case, if it is one of these; None requests any."""
-        if self._left == 0:
-            return None
-        self._left -= 1
-        failure = self._try_case(case)
-        if failure is None or (invariants is not None and not failure.invariants & invariants):
-            return None
-        return failure
+    shrinker.invariants = failure.invariants
+    return shrinker.shrink(case, failure)
 
 
 @dataclass
 class _Shrinker:
-    _runs: _Bounded
-    _invariants: frozenset[str]
+    _try_case: Try
+    _left: int
+    """How many cases may still be run; after that no more failures are found."""
+    invariants: frozenset[str] | None = None
+    """Of which one has to be broken; None for any."""
+
+    def find(self, case: Case) -> Failure | None:
+        """Run a case; return its failure, if it is one of those that are looked for."""
+        if self._left == 0:
+            return None
+        self._left -= 1
+        failure = self._try_case(case)
+        if failure is None or self.invariants is None:
+            return failure
+        return failure if failure.invariants & self.invariants else None
 
     def shrink(self, case: Case, failure: Failure) -> Case:
         """Take faults away, then pods and zones, then faults again."""
@@ -294,7 +290,7 @@ class _Shrinker:
         """Return what is left without one of the parts, where that fails as well."""
         for part in _split(kept, parts):
             rest = [number for number in kept if number not in part]
-            failure = self._runs.fails_as(replace(case, only=frozenset(rest)), self._invariants)
+            failure = self.find(replace(case, only=frozenset(rest)))
             if failure is not None:
                 # Some of the rest may not even have struck this time.
                 return [number for number in rest if number in failure.numbers]
@@ -306,7 +302,7 @@ class _Shrinker:
             # Other pods meet other faults: with the few that were needed, and with all of them.
             for only in (case.only, None):
                 attempt = replace(case, size=smaller, only=only)
-                failure = self._runs.fails_as(attempt, self._invariants)
+                failure = self.find(attempt)
                 if failure is not None:
                     return self._drop_size(replace(attempt, only=frozenset(failure.numbers)))
         return case

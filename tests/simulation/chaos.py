@@ -87,7 +87,7 @@ class Chaos:
     def heal(self) -> None:
         """Undo whatever still lasts: partitions, wrong rates, lags, pods that crash."""
         self._is_over = True
-        process = self._patient.process
+        process = self._patient().process
         process.link.heal()
         process.clock.rate = 1.0
         self._sandbox.cluster.lag_controller(timedelta(0))
@@ -95,16 +95,16 @@ class Chaos:
             self._mend_pod(name)
 
     async def _strike(self, blow: Blow) -> None:
-        process = self._patient.process
+        process = self._patient().process
         match blow.kind:
             case "crash":
                 self._record(blow, f"is gone for {_seconds(blow.lasts)}")
-                self._patient.crash(blow.lasts)
+                self._patient().crash(blow.lasts)
             case "crash_at_step":
                 self._crash_at_step(blow)
             case "stop":
                 self._record(blow, f"is stopped, and comes back after {_seconds(blow.lasts)}")
-                self._patient.terminate(blow.lasts)
+                self._patient().terminate(blow.lasts)
             case "partition":
                 self._record(blow, f"has no network for {_seconds(blow.lasts)}")
                 process.link.is_cut = True
@@ -145,12 +145,12 @@ class Chaos:
     def _crash_at_step(self, blow: Blow) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
-        process = self._patient.process
+        process = self._patient().process
 
         def crash() -> None:
-            if not self._is_over and self._patient.process is process and process.is_running:
+            if not self._is_over and self._patient().process is process and process.is_running:
                 self._record(blow, f"is gone between two steps, for {_seconds(blow.lasts)}")
-                self._patient.crash(blow.lasts)
+                self._patient().crash(blow.lasts)
 
         loop.call_at_step(loop.steps + 1 + int(MOST_STEPS * blow.size**3), crash)
 
@@ -179,7 +179,7 @@ class Chaos:
             self._sandbox.cluster.mend_pod(name)
 
     def _record(self, blow: Blow, text: str, actor: str = "") -> None:
-        actor = actor or self._patient.process.name
+        actor = actor or self._patient().process.name
         self._sandbox.history.add(
             Fault(at=now(), number=blow.number, kind=blow.kind, actor=actor, text=text)
         )

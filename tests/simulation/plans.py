@@ -183,7 +183,7 @@ class PlannedCourse:
                 await self.faults.struck.wait()
         if plan.trouble is Trouble.FREEZE:
             await asyncio.sleep(BLIND.total_seconds())
-            patient.crash(BACK_AFTER)
+            patient().crash(BACK_AFTER)
         await asyncio.sleep((LATE if plan.trouble is Trouble.DELAY else SETTLE).total_seconds())
         self.faults.heal()
         return True

@@ -27,7 +27,7 @@ from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import judge_book
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
 from tests.simulation.faults import FaultProfile, RandomFaults, choose_profile, name_profile
-from tests.simulation.runtime import ActingReplica, LogRecorder, Patient, Supervisor, now, split
+from tests.simulation.runtime import LogRecorder, Patient, Supervisor, find_acting, now, split
 from tests.simulation.scenarios import People, Scenario, name_unready
 
 OPERATORS: Final = "operator"
@@ -229,9 +229,8 @@ class _Run:
                 tasks.create_task(one.run(), name=f"supervisor of {one.process.name}")
                 for one in supervisors
             ]
-            elects = self._scenario.elects
-            patient: Patient = ActingReplica(supervisors) if elects else supervisors[0]
-            if await self._course.strike(sandbox, patient):
+            replicas = supervisors if self._scenario.elects else supervisors[:1]
+            if await self._course.strike(sandbox, lambda: find_acting(replicas)):
                 healed_at = now()
                 for one in supervisors:
                     if one.process.is_running:

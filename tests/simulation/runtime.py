@@ -6,14 +6,13 @@ after a while. One that ends with an error of its own is begun again by the proc
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from rollout_lab.model.history import History, Lived, Record, Said
-from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
 
 from rollout_operator.telemetry import logs
@@ -60,44 +59,6 @@ class LogRecorder(msgspec.Struct):
             level, _, message = text.partition(" ")
             said = f"{level} {message.partition(' ')[2]}"
             self.history.add(Said(at=now(), actor="operator-1", text=said))
-
-
-class Patient(Protocol):
-    """The operator whose process is struck and comes back."""
-
-    @property
-    def process(self) -> SimulatedProcess: ...
-
-    def crash(self, back_after: timedelta) -> None:
-        """End it without any clean-up."""
-        ...
-
-    def terminate(self, back_after: timedelta) -> None:
-        """Stop it, as a drained node does."""
-        ...
-
-
-class ActingReplica:
-    """Of several replicas the one that acts, to be struck; the first while none does."""
-
-    def __init__(self, replicas: Sequence["Supervisor"]) -> None:
-        self._replicas = replicas
-
-    @property
-    def process(self) -> SimulatedProcess:
-        return self._find().process
-
-    def crash(self, back_after: timedelta) -> None:
-        """End its present life without any clean-up."""
-        self._find().crash(back_after)
-
-    def terminate(self, back_after: timedelta) -> None:
-        """Stop its present life in order."""
-        self._find().terminate(back_after)
-
-    def _find(self) -> "Supervisor":
-        acting = [one for one in self._replicas if one.process.acts]
-        return acting[0] if acting else self._replicas[0]
 
 
 NAME: Final = "operator-1"
@@ -169,3 +130,12 @@ class Supervisor:
         is_ours = isinstance(record, Lived) and record.actor == self.process.name
         if is_ours and not self.process.is_running:
             self._wake.set()
+
+
+Patient = Callable[[], Supervisor]
+"""Finds the process that is struck and comes back: of several replicas the one that acts."""
+
+
+def find_acting(replicas: Sequence[Supervisor]) -> Supervisor:
+    """Return the replica that acts, the first while none does."""
+    return next((one for one in replicas if one.process.acts), replicas[0])

@@ -7,24 +7,218 @@ two, and whatever hashes do.
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Container, Iterable
-from itertools import count
+import textwrap
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import timedelta
+from itertools import count, groupby, pairwise
 from pathlib import Path
 from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
+from rollout_lab.model.fields import child, children, is_terminating, number, text
+from rollout_lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
+from rollout_lab.nodes.behaviour import image_of
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    MULTI_AZ_ROLLOUTS,
+    OCI_REPOSITORIES,
+    PODS,
+    ROLLOUTS,
+    STATEFULSETS,
+    JsonObject,
+    Resource,
+)
 from tests.code_rules import ROOT
 from tests.goldens import Golden
+from tests.judge.book import read_book
+from tests.judge.budgets import list_grants
+from tests.judge.promises import Promises
+from tests.judge.requests import list_contests
+from tests.judge.scaling import list_scalings
 from tests.simulation.__main__ import read_size
-from tests.simulation.calm_digest import describe
 from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome, is_healing, run
 from tests.simulation.scenarios_book import NAMES, get_scenario
 from tests.stories import Story, read_stories
+
+# Longer lists are counted.
+MOST_NAMES = 12
+MOST_TURNS = 6
+WIDTH = 96
+USUAL = frozenset({"creates", "sets the image"})
+IDLE_AFTER = timedelta(minutes=5)
+
+
+def describe(history: History) -> str:
+    """Return what is worth to be said of a run; parts of which there is none are left out."""
+    parts = [
+        *_describe_pods(history),
+        *_describe_counts(history),
+        *_describe_reviews(history),
+        *_describe_policies(history),
+        *_describe_releases(history),
+        *_describe_reads(history),
+    ]
+    return textwrap.fill("; ".join(part for part in parts if part), WIDTH, break_on_hyphens=False)
+
+
+def _describe_pods(history: History) -> Iterator[str]:
+    calls = [one for one in history.list_all(Called) if one.request.resource == PODS]
+    deletes = [one for one in calls if _is_deleted(one)]
+    yield _say("deleted", _by_zone(one.request.name for one in deletes))
+    evictions = [one for one in calls if one.request.subresource == "eviction"]
+    went = [one for one in evictions if one.status == 201 and not one.request.is_dry_run]
+    yield _say("evicted", sorted({one.request.name for one in went}))
+    if evictions:
+        dry = ["dry"] if any(one.request.is_dry_run for one in evictions) else []
+        yield _say("evictions", [*sorted({str(one.status) for one in evictions}), *dry])
+        yield f"zones at once {_count_going(history)}"
+    for method in ("POST", "DELETE"):
+        called = {one.pod for one in history.list_all(PodCalled) if one.method == method}
+        yield _say(method, sorted(called))
+    images = {image_of(pod) for pod in _list_left(history, PODS)}
+    yield _say("left at", sorted(images))
+
+
+def _describe_counts(history: History) -> Iterator[str]:
+    by_set: dict[str, list[int]] = {}
+    made: list[str] = []
+    for commit in _list_commits(history, STATEFULSETS):
+        if commit.after is not None:
+            by_set.setdefault(commit.name, []).append(number(commit.after, "spec", "replicas"))
+        if commit.before is None:
+            made.append(commit.name)
+    paths = {name: [one for one, _ in groupby(counts)] for name, counts in by_set.items()}
+    moved = {name: path for name, path in paths.items() if len(path) > 1}
+    yield _say("counts", [f"{name} {_word_path(path)}" for name, path in sorted(moved.items())])
+    twice = sorted({name for name in made if made.count(name) > 1})
+    yield _say("made anew", twice)
+    left = {text(one, "metadata", "name") for one in _list_left(history, STATEFULSETS)}
+    yield _say("gone", sorted({*by_set} - left))
+    book = read_book(history, Promises())
+    for word, is_downscale in (("scaled up", False), ("scaled down", True)):
+        found = {one.before.name for one in list_scalings(book) if one.is_downscale is is_downscale}
+        yield _say(f"{word} by the operator", sorted(found))
+    contests = [f"{one.zone} {len(one.times)} times" for one in list_contests(book)]
+    yield _say("contested", contests)
+    delayed = {f"{one.method} {one.status}" for one in book.delay_calls}
+    yield _say("delay", sorted(delayed))
+
+
+def _describe_reviews(history: History) -> Iterator[str]:
+    reviews = history.list_all(Reviewed)
+    actors = {one.actor for one in reviews if one.actor.startswith("operator")}
+    yield _say("reviewed by", sorted(actors) if len(actors) > 1 else [])
+    refused = [one.at for one in reviews if not one.allowed]
+    deletes = [one.at for one in history.list_all(Called) if _is_deleted(one)]
+    is_met = any(min(deletes) < at < max(deletes) for at in refused) if deletes else False
+    yield "refused in the midst of a rollout" if is_met else "refused" if refused else ""
+    grants = list_grants(read_book(history, Promises()))
+    images = [one.at for one in history.list_all(Said) if "sets the image" in one.text]
+    if any(one.read_at < at < one.ended_at for one in grants for at in images):
+        yield "a new template in the midst of a downscale"
+    acts = {_word(one.text) for one in history.list_all(Said)} - USUAL
+    yield _say("people", [", ".join(sorted(acts))] if acts else [])
+
+
+def _describe_policies(history: History) -> Iterator[str]:
+    batches = [
+        [text(pod, "name") for pod in children(commit.after or {}, "status", "lastBatch", "pods")]
+        for commit in _list_commits(history, MULTI_AZ_ROLLOUTS)
+    ]
+    recorded = [name for batch, _ in groupby(batches) for name in batch]
+    yield _say("recorded", _by_zone(recorded))
+    deletes = [one.at for one in history.list_all(Called) if _is_deleted(one)]
+    if recorded:
+        yield f"{min(after - before for before, after in pairwise(deletes)).seconds} s apart"
+
+
+def _describe_releases(history: History) -> Iterator[str]:
+    commits = _list_commits(history, OCI_REPOSITORIES[0])
+    tags = [text(one.after or {}, "spec", "ref", "tag") for one in commits]
+    yield _say("tags", [tag for tag, _ in groupby(tags) if tag])
+    rollouts = [one.after for one in _list_commits(history, ROLLOUTS) if one.after]
+    entries = children(rollouts[-1], "status", "history") if rollouts else []
+    yield _say("by", [text(child(one, "triggeredBy"), "name") for one in reversed(entries)])
+
+
+def _describe_reads(history: History) -> Iterator[str]:
+    if _list_commits(history, CONFIG_MAPS):
+        is_annotated = any(
+            "grafana.com/last-downscale" in str(one.after)
+            for one in _list_commits(history, STATEFULSETS)
+        )
+        yield f"times in the map{' and on sets' if is_annotated else ''}"
+    last = max((one.at for one in history.list_all(Said)), default=timedelta(0))
+    idle = [one for one in history.list_all(Called) if one.begun > last + IDLE_AFTER]
+    templates = [one.request for one in idle if one.request.resource == REPLICA_TEMPLATES]
+    yield _say("idle", sorted({f"{one.verb} {one.subresource}".strip() for one in templates}))
+
+
+def _say(what: str, found: Iterable[str]) -> str:
+    names = [re.sub(r"\bingester-zone-", "", one) for one in found]
+    if len(names) > MOST_NAMES:
+        names = [f"{len(names)}"]
+    return f"{what} {' '.join(names)}" if names else ""
+
+
+def _by_zone(pods: Iterable[str]) -> list[str]:
+    """Return how many of each zone, in turn; where the zones take turns often, of each in all."""
+    zones = [pod.rpartition("-")[0] for pod in pods]
+    turns = [(zone, len([*some])) for zone, some in groupby(zones)]
+    if len(turns) > MOST_TURNS:
+        turns = sorted(Counter(zones).items())
+    return [f"{zone} {many}" for zone, many in turns]
+
+
+def _word_path(path: Sequence[int]) -> str:
+    """Return the first count and the last, and whether it went up and down in between."""
+    is_straight = path in (sorted(path), sorted(path, reverse=True))
+    return f"{path[0]}>{'' if is_straight else '..>'}{path[-1]}"
+
+
+def _is_deleted(call: Called) -> bool:
+    request = call.request
+    is_delete = (request.verb, request.resource, request.is_dry_run) == ("delete", PODS, False)
+    return is_delete and call.actor.startswith("operator") and call.status < 300
+
+
+def _list_commits(history: History, resource: Resource) -> list[Commit]:
+    return [one for one in history.list_all(Commit) if one.resource == resource]
+
+
+def _list_left(history: History, resource: Resource) -> list[JsonObject]:
+    last = {one.name: one.after for one in _list_commits(history, resource)}
+    return [one for one in last.values() if one is not None]
+
+
+def _count_going(history: History) -> int:
+    """Return of how many zones pods were going at a time, at most."""
+    going: set[str] = set()
+    most = 0
+    for one in _list_commits(history, PODS):
+        is_going = one.after is not None and is_terminating(one.after)
+        going = going | {one.name} if is_going else going - {one.name}
+        most = max(most, len({name.rpartition("-")[0] for name in going}))
+    return most
+
+
+def _word(said: str) -> str:
+    """Return what people say they do, without the names in it."""
+    if "in a dry run" in said:
+        return "rehearses"
+    if key := re.search(r"(?:annotates|labels) \S+ with (?:grafana.com/)?([^=]+)=", said):
+        return key[1]
+    words = [word for word in said.split() if not re.search(r"[-\d]", word)]
+    return " ".join(words[: 3 if words[0] == "sets" else 1])
+
 
 pytestmark = pytest.mark.thorough
 

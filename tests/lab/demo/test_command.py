@@ -1,5 +1,9 @@
-"""`rollout-operator demo` as a process: on a terminal, in a pipe, interrupted, and serving."""
+"""`rollout-operator demo` as a process: on a terminal, in a pipe, interrupted, and serving.
 
+The pages that it serves are those of the operator, for this machine alone.
+"""
+
+import asyncio
 import os
 import re
 import signal
@@ -9,7 +13,11 @@ import termios
 import urllib.request
 
 import pytest
+from rollout_lab.demo.command import HOST, make_admin
 
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.controllers.context import Telemetry
+from rollout_operator.web.admin import AdminServer
 from tests.terminal import PATIENCE, on_terminal, read_until
 
 COMMAND = [sys.executable, "-m", "rollout_operator", "demo"]
@@ -108,3 +116,30 @@ def test_a_demo_that_serves_goes_on_and_ends_with_0_by_a_signal() -> None:
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
+
+
+def admin(port: int = 0) -> AdminServer:
+    return make_admin(port, "demo", Telemetry.begin(LoopClock()))
+
+
+async def get(port: int, path: str, host: str = "127.0.0.1") -> str:
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer.decode()
+
+
+async def test_the_pages_of_the_operator_are_served_to_no_other_client() -> None:
+    """Every other address of this machine refuses: 127.0.0.2 stands for them."""
+    server = admin()
+    await server.start(HOST)
+    try:
+        assert "operator: starting" in await get(server.port, "/ready")
+        assert "rollout_operator_" in await get(server.port, "/metrics")
+        assert "0 rollout groups" in await get(server.port, "/")
+        with pytest.raises(ConnectionRefusedError):
+            await get(server.port, "/ready", host="127.0.0.2")
+    finally:
+        await server.stop()
