@@ -15,8 +15,7 @@ from rollout_lab.demo.stories import MEANINGS
 
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.planning.text import Line, render_line
-from tests.judge.builder import HistoryBuilder
-from tests.judge.stage import play_records
+from tests.judge.stage import HistoryBuilder, play_records
 from tests.stories import Stage
 
 Json = Any

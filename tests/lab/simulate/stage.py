@@ -51,8 +51,7 @@ from rollout_operator.cli.main import main
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS
 from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput
 from rollout_operator.model.units import parse_rfc3339
-from tests.judge.builder import HistoryBuilder
-from tests.judge.stage import play_records
+from tests.judge.stage import HistoryBuilder, play_records
 from tests.stories import Steps
 from tests.virtual_time import EPOCH
 

@@ -16,7 +16,7 @@ from rollout_lab.simulate.flags import FLAGS, read_settings, render_simulate_usa
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.model.names import InvalidInput
 from tests.goldens import Golden
-from tests.judge.builder import HistoryBuilder
+from tests.judge.stage import HistoryBuilder
 from tests.lab.simulate.stage import SimulateStage
 from tests.stories import Stage, Story, read_stories
 

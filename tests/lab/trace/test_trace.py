@@ -12,8 +12,7 @@ from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
 from rollout_operator.kube.api import PODS
 from tests.goldens import Golden
-from tests.judge.builder import OPERATOR, PERSON, HistoryBuilder, full, pod_object, s
-from tests.judge.stage import play_records
+from tests.judge.stage import OPERATOR, PERSON, HistoryBuilder, full, play_records, pod_object, s
 from tests.stories import Story, read_stories
 
 HOOK = 'admission webhook "x.example.com" denied the request: '
