@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_lab.model.request import ApiRequest, api_version_of, create, patch
+from rollout_lab.model.request import ApiRequest, api_version_of, create
 from rollout_operator.kube.api import (
     HEALTH_CHECKS,
     IMAGE_POLICIES,
@@ -89,12 +89,6 @@ def foreign_check(name: str, rollout: str) -> ReleaseObject:
 def schedule(name: str, rules: list[JsonObject], **spec: object) -> ReleaseObject:
     """Return a schedule that holds all Rollouts of its namespace while a rule matches."""
     return _manifest(ROLLOUT_SCHEDULES, name, {"rolloutSelector": {}, "rules": rules, **spec})
-
-
-def request_of_rollout(name: str, namespace: str, **intents: str | None) -> ApiRequest:
-    """Return the request by which a person sets intents of a Rollout: `force_deploy="1.0.0"`."""
-    keys = {f"{_PREFIX}/{key.replace('_', '-')}": value for key, value in intents.items()}
-    return patch(ROLLOUTS, name, {"metadata": {"annotations": keys}}, namespace, "person")
 
 
 def _manifest(

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 from rollout_lab.flux import label_owner
 from rollout_lab.model.fields import child, children, name_of, text
 from rollout_lab.nodes.behaviour import image_of
-from rollout_lab.releases import (
-    ReleaseObject,
-    gate,
-    group_check,
-    list_release,
-    request_of_rollout,
-    schedule,
-)
+from rollout_lab.releases import ReleaseObject, gate, group_check, list_release, schedule
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec
 
@@ -119,9 +112,10 @@ async def open_gate(people: People, name: str, *, is_open: bool) -> None:
 
 
 async def request(people: People, what: str, **wanted: str | None) -> None:
-    """Change the Rollout by annotations."""
+    """Change the Rollout by annotations: `force_deploy="1.0.0"`."""
     people.say(what)
-    await people.send(request_of_rollout(APP, people.sandbox.namespace, **wanted))
+    keys = {f"rollout.kuberik.com/{key.replace('_', '-')}": one for key, one in wanted.items()}
+    await people.patch(ROLLOUTS, APP, {"metadata": {"annotations": keys}})
 
 
 async def pin(people: People, tag: str | None) -> None:

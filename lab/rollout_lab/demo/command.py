@@ -1,7 +1,7 @@
 """`rollout-operator demo`: stories of the operator, played in a simulated world in real time.
 
 Decides in which order stories are played and how the whole ends. What there is to play stands in
-`scenarios`, what is requested in `flags`.
+`stories`, what is requested in `flags`.
 """
 
 import asyncio

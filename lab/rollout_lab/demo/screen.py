@@ -6,7 +6,6 @@ asciinema plays. The same flags give the same file.
 """
 
 import json
-import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -260,15 +259,6 @@ class Plain(_Written):
         for line in to_ascii(lines) if self._is_ascii else lines:
             text = render_line(line, _ENDLESS, is_coloured=self._output.is_coloured)
             self.write(f"{text.rstrip()}\n")
-
-
-def open_pipe(stream: TextIO) -> Plain:
-    """Return a screen that writes lines without colours."""
-    return Plain(OutputStream(stream, is_terminal=False, is_coloured=False, size=_no_terminal))
-
-
-def _no_terminal() -> os.terminal_size:
-    return os.terminal_size((_PIPE_WIDTH, 24))
 
 
 # How long the end is shown before the picture begins anew.

@@ -566,7 +566,7 @@ class ObjectKind(msgspec.Struct, frozen=True):
     """Whether it is known which field manager owns what: only of these can fields be applied."""
 
     def prepare_create(self, obj: JsonObject) -> None:
-        """Drop, default and check in a new object, a copy as of `metadata.copy_head`.
+        """Drop, default and check in a new object, a copy as of `copy_head`.
 
         Fields that change are made anew.
         """

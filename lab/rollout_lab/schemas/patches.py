@@ -29,7 +29,7 @@ _CUSTOM: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
 
 
 def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
-    """Return a new object, patched; it shares with `obj` what `tidy.copy_head` shares.
+    """Return a new object, patched; it shares with `obj` what `copy_head` shares.
 
     Raises Refusal (422), NotModelled for what no server takes.
     """

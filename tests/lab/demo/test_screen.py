@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 from rollout_lab.demo.command import run
 from rollout_lab.demo.flags import Color
-from rollout_lab.demo.screen import Live, Picture, Plain, choose_screen, draw_picture, open_pipe
+from rollout_lab.demo.screen import Live, Picture, Plain, choose_screen, draw_picture
 from rollout_lab.demo.stage import Controls, open_stage
 from rollout_lab.demo.stories import MEANINGS, SCENARIOS
 from rollout_lab.trace.lines import TraceLine
@@ -98,7 +98,7 @@ def test_a_terminal_is_drawn_over_in_place_and_left_as_it_was() -> None:
 
 def test_plain_lines_come_once_in_order_and_begin_anew_with_the_next_story() -> None:
     stream = io.StringIO()
-    screen = open_pipe(stream)
+    screen = choose_screen(stream, {})
     for picture in (replace(MOVED, lines=()), replace(MOVED, lines=MOVED.lines[:1]), MOVED):
         screen.show(picture)
     screen.finish(replace(DONE, elapsed=9.0))
