@@ -37,7 +37,7 @@ from rollout_lab.demo.stage import (
 from rollout_lab.demo.stories import MEANINGS, SCENARIOS, improvise, until_done
 from rollout_lab.end import end_by_signal
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_lab.virtual_loop.paced import PacedLoop
+from rollout_lab.virtual_loop.pace import PacedLoop
 from rollout_operator.controllers.context import Telemetry
 from rollout_operator.model.names import ConfigError, ExitCode
 from rollout_operator.web.admin import AdminServer

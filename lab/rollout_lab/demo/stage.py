@@ -42,7 +42,7 @@ from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, 
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.trace.lines import Storyteller, TraceLine, is_ready, is_whole
 from rollout_lab.trace.trace import render_tail
-from rollout_lab.virtual_loop.paced import PacedLoop
+from rollout_lab.virtual_loop.pace import PacedLoop
 from rollout_lab.world import EPOCH, Sandbox
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject

@@ -5,7 +5,7 @@ import os
 from collections.abc import Coroutine
 
 import pytest
-from rollout_lab.virtual_loop.paced import PacedLoop
+from rollout_lab.virtual_loop.pace import PacedLoop
 
 LONG_S = 600.0
 
