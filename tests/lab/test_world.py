@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from rollout_lab.model.history import Called
-from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.model.request import STRATEGIC_PATCH, create, patch
 from rollout_lab.virtual_loop.loop import is_left
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
@@ -26,14 +26,7 @@ async def test_a_wrong_clock_does_not_say_how_long_pods_have_been_ready(hours: i
     async with Sandbox() as sandbox:
         for zone in zones:
             body = statefulset(zone, sandbox.namespace)
-            await sandbox.call(
-                ApiRequest(
-                    verb="create",
-                    resource=STATEFULSETS,
-                    namespace=sandbox.namespace,
-                    body=body,
-                )
-            )
+            await sandbox.call(create(STATEFULSETS, body, sandbox.namespace))
         await VirtualClock().sleep(3 * PATIENCE)
         process = sandbox.process()
         process.clock.offset = timedelta(hours=hours)
@@ -41,14 +34,7 @@ async def test_a_wrong_clock_does_not_say_how_long_pods_have_been_ready(hours: i
         await process.wait_ready()
         for zone in zones:
             await sandbox.call(
-                ApiRequest(
-                    verb="patch",
-                    resource=STATEFULSETS,
-                    namespace=sandbox.namespace,
-                    name=zone.name,
-                    content_type=STRATEGIC_PATCH,
-                    body=NEW,
-                )
+                patch(STATEFULSETS, zone.name, NEW, sandbox.namespace, kind=STRATEGIC_PATCH)
             )
         await VirtualClock().sleep(8 * PATIENCE)
         deletes = [

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import timestamp
 from rollout_lab.model.history import Called, Commit
-from rollout_lab.model.request import ApiRequest
+from rollout_lab.model.request import create
 from rollout_lab.nodes.pods import node, node_of
 from rollout_lab.schemas.patches import merge
 from rollout_lab.simulate.command import simulate
@@ -620,9 +620,7 @@ async def _grow(zones: Iterable[ZoneSpec], failed: Iterable[str], seed: int) -> 
     async with Sandbox(namespace=NAMESPACE, seed=seed) as sandbox:
         for zone in zones:
             body = statefulset(zone, NAMESPACE)
-            await sandbox.call(
-                ApiRequest(verb="create", resource=STATEFULSETS, namespace=NAMESPACE, body=body)
-            )
+            await sandbox.call(create(STATEFULSETS, body, NAMESPACE))
         await asyncio.sleep(10)
         for pod in failed:
             sandbox.cluster.fail_pod(pod)

@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import pairwise
 
-from msgspec.structs import replace
 from rollout_lab.drains import Draining
 from rollout_lab.model.history import Called, History, Said
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.model.request import ApiRequest, create, patch
 from rollout_lab.nodes.pods import LONE_NODE
 from rollout_lab.schemas.kinds import BUDGETS
 from rollout_lab.simulate.world import drop_repeats
@@ -27,16 +25,15 @@ _BUDGET: JsonObject = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
 async def _guarded() -> AsyncIterator[Sandbox]:
     """Give a world with two pods on a node, below a native budget that allows nothing."""
     async with Sandbox() as sandbox:
-        here = partial(ApiRequest, verb="create", namespace=sandbox.namespace)
+        here = sandbox.namespace
         zone = ZoneSpec(name="zone-a", replicas=2)
-        await sandbox.call(here(resource=STATEFULSETS, body=statefulset(zone)))
+        await sandbox.call(create(STATEFULSETS, statefulset(zone), here))
         await asyncio.sleep(10)
         spec = {"selector": {"matchLabels": {"name": "zone-a"}}, "maxUnavailable": 0}
         budget: JsonObject = {"metadata": {"name": "all"}, "spec": spec}
-        await sandbox.call(here(resource=BUDGETS, body={**_BUDGET, **budget}))
+        await sandbox.call(create(BUDGETS, {**_BUDGET, **budget}, here))
         status = {"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 2}
-        patch = here(resource=BUDGETS, name="all", subresource="status", body={"status": status})
-        await sandbox.call(replace(patch, verb="patch", content_type=MERGE_PATCH))
+        await sandbox.call(patch(BUDGETS, "all", {"status": status}, here, subresource="status"))
         yield sandbox
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from rollout_lab.model.history import Called, History
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.model.request import create, patch
 from rollout_lab.nodes.behaviour import Behaviour, always
 from rollout_lab.simulate.command import simulate
 from rollout_lab.simulate.flags import read_settings
@@ -60,16 +60,8 @@ async def _roll(*, has_policy: bool) -> Rollout:
     async with Sandbox(namespace=NAMESPACE, seed=4711, choose=always(pods)) as sandbox:
 
         async def send(body: Any, resource: Any = STATEFULSETS, name: str = "") -> None:
-            await sandbox.call(
-                ApiRequest(
-                    verb="patch" if name else "create",
-                    resource=resource,
-                    namespace=NAMESPACE,
-                    name=name,
-                    body=body,
-                    content_type=MERGE_PATCH if name else "application/json",
-                )
-            )
+            made = patch(resource, name, body, NAMESPACE) if name else None
+            await sandbox.call(made or create(resource, body, NAMESPACE))
 
         for zone in zones:
             await send(statefulset(zone, NAMESPACE))
