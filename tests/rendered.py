@@ -111,6 +111,16 @@ def granted(role: Object) -> set[tuple[str, str, str]]:
     }
 
 
+def list_fields(schema: Object, path: str = "") -> Iterator[tuple[str, Object]]:
+    """Yield the paths of all fields of a schema, with what it says of each."""
+    for name, field in schema.get("properties", {}).items():
+        own = f"{path}.{name}".lstrip(".")
+        yield own, field
+        yield from list_fields(field, own)
+    if "items" in schema:
+        yield from list_fields(schema["items"], f"{path}[]")
+
+
 def default(name: str) -> Any:
     """Return what a flag is where it is not given."""
     (flag,) = (flag for flag in FLAGS if flag.name == name)

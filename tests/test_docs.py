@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
-import pytest
 import yaml
 
 from rollout_operator.aio.clock import LoopClock
@@ -42,7 +41,7 @@ from tests.architecture import DOCUMENT, render_architecture, replace_drawing
 from tests.code_rules import ROOT, load_lab, load_package
 from tests.own_metrics import make_all_metrics
 from tests.pages import DOCS, chapter_of, rows_of
-from tests.rendered import MANIFESTS
+from tests.rendered import MANIFESTS, list_fields
 from tests.site.reference import PAGE, render_page
 from tests.system.grants import shipped_grants
 from tests.test_packaging import PROJECT
@@ -376,23 +375,16 @@ def test_what_the_definitions_add_to_kuberiks_is_all_that_they_add() -> None:
         ours = {part: one for part, one in _schema_of(crd).items() if part in ("spec", "status")}
         for part, one in ours.items():
             assert one.get("required", []) == schema["properties"][part].get("required", [])
-        own, theirs = ({*_list_fields({"properties": one})} for one in (ours, schema["properties"]))
+        own, theirs = (
+            {path for path, _ in list_fields({"properties": one})}
+            for one in (ours, schema["properties"])
+        )
         assert theirs <= own
         # What is new is named by its topmost field.
         new = own - theirs
         tops = [one for one in new if not any(one.startswith((f"{it}.", f"{it}[]")) for it in new)]
         found |= {(kind, one) for one in tops}
     assert added == found
-
-
-def _list_fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the paths of all fields of a schema."""
-    for name, field in schema.get("properties", {}).items():
-        own = f"{path}.{name}" if path else name
-        yield own
-        yield from _list_fields(field, own)
-    if "items" in schema:
-        yield from _list_fields(schema["items"], f"{path}[]")
 
 
 def test_each_flag_of_kuberiks_controller_has_its_counterpart() -> None:
@@ -435,9 +427,3 @@ def test_the_move_names_components_values_and_conditions_that_there_are() -> Non
     assert {*quoted(row[0])} == ours
     of_kuberik = {"Ready", "ReleasesUpdated", "GatesPassing", "DeploymentBlocked"}
     assert {*candidates._ORDER} - ours - of_kuberik == {candidates.RECOVERING}
-
-
-@pytest.mark.parametrize(("way", "last"), [("The move", 8), ("The way back", 5)])
-def test_the_steps_of_the_move_are_numbered(way: str, last: int) -> None:
-    steps = re.findall(r"^### (\d)\. ", chapter_of(MIGRATE, way), re.MULTILINE)
-    assert [*map(int, steps)] == [*range(1, last + 1)]

@@ -15,7 +15,6 @@ PINNED: Final = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 # Pushes a branch, for which it needs the token that others leave out.
 PUSHES: Final = {"update"}
 WORKFLOWS: Final = sorted((GITHUB / "workflows").glob("*.yml"))
-FORMS: Final = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
 Mapping = dict[Any, Any]
 
 
@@ -102,18 +101,3 @@ def test_every_module_of_go_is_kept_up_to_date() -> None:
 
     assert {each["package-ecosystem"] for each in updates} == {"github-actions", "gomod"}
     assert {*gomod["directories"]} == modules
-
-
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_an_issue_form_is_one(path: Path) -> None:
-    form = read(path)
-    if path.stem == "config":
-        assert all({"name", "url", "about"} == {*link} for link in form["contact_links"])
-        return
-    ids = [field["id"] for field in form["body"]]
-
-    assert form["name"]
-    assert form["description"]
-    assert len(ids) == len({*ids})
-    assert {field["type"] for field in form["body"]} <= {"textarea", "input", "checkboxes"}
-    assert all(field["attributes"]["label"] for field in form["body"])
