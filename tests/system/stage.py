@@ -44,7 +44,11 @@ LONG: Final = timedelta(seconds=120)
 SHORT: Final = timedelta(seconds=8)
 # Codes of answers: 0 is a watch that goes on, and what is looked for at first may not be there.
 OFTEN, FIRST = (0, 200, 409), (201, 404)
-MADE_AT_FIRST: Final = ("leases", "events", "secrets")
+ABSENT_AT_FIRST: Final = (
+    *("leases", "events", "secrets"),
+    # Kinds that no test before may have installed.
+    *("zoneawarepoddisruptionbudgets", "multiazrollouts"),
+)
 SLOW_PODS: Final = Behaviour(ready_after=timedelta(milliseconds=300))
 EFFECTS: Final[dict[str, Effect]] = {
     "cut": Cut(),
@@ -338,7 +342,7 @@ class PlaneStage(Steps):
         odd = {
             f"{call.verb} {call.resource} in {call.namespace}: {call.code}"
             for call in calls
-            if call.code not in (*OFTEN, *(FIRST if call.resource in MADE_AT_FIRST else ()))
+            if call.code not in (*OFTEN, *(FIRST if call.resource in ABSENT_AT_FIRST else ()))
             or call.namespace not in ("", self.world.namespace)
         }
         return f"{wanted - used or 'all'}; {used - wanted - others | odd or 'no more'}"
