@@ -19,7 +19,6 @@ from rollout_lab.zones import ZoneSpec, statefulset
 from benchmarks.figures import Figure, Result, median
 from benchmarks.prepare import count_in_flight
 from benchmarks.processes import read_time
-from benchmarks.scaling_grants import grant_component
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -141,7 +140,7 @@ async def _open(world: World, count: int) -> _Setup:
         await world.api.create(STATEFULSETS, world.namespace, statefulset(zone, world.namespace))
     await world.wait_until(each_of([OTHER, BIG], missing_ready), CREATED)
     for component in ("scaling", "mirroring"):
-        await grant_component(world, component)
+        await world.grant(component)
     operator = await world.operator()
     setup = _Setup(world=world, pods=pods, operator=operator, count=count)
     await setup.wait_called("DELETE")  # that they stay is said to all at first

@@ -15,7 +15,6 @@ from rollout_lab.zones import ZoneSpec
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
-from benchmarks.scaling_grants import grant_component
 from rollout_operator.model.names import LEADING_ZONE
 from tests.world.api import STATEFULSETS
 from tests.world.assets import locate_assets
@@ -81,7 +80,7 @@ async def _follow(
         names = [LEADING, *followers]
         zones = [ZoneSpec(name=name, replicas=1, annotations=leads.get(name, {})) for name in names]
         await world.create(*zones)
-        await grant_component(world, "scaling")
+        await world.grant("scaling")
         operator = await world.operator()
         before, offset = read_time(operator.child.pid), plane.audit_size()
         for number in range(rounds):

@@ -120,7 +120,7 @@ async def test_dep96_it_works_within_the_limits_of_a_container(world: World, tre
     It serves reviews and rolls a group out.
     """
     zones = await world.create(ZoneSpec(name="zone-a", replicas=2), ZoneSpec(name="zone-b"))
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     launch = world.launch("-server-tls.enabled=true")
     for path in (launch.kubeconfig, world.plane.pki.ca):
         copy = tree / path.relative_to("/")

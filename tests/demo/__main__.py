@@ -77,12 +77,10 @@ async def open_cluster(
             await create_budgets(world, [budget])
             await world.create(*_list_zones(settings))
         with _step(screen, "the operator with its webhooks, under the shipped Roles"):
-            await world.grant_webhooks()
+            await world.grant("webhooks")
             await world.grant("multi-az-rollouts")
             operator = await world.operator(*TLS_FLAGS, "-multi-az-rollouts.enabled")
-            hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS))
-            await hooks.wait_injected()
-            await hooks.wait_called(ZONES[0])
+            await world.register(Registration(port=operator.tls_port, hooks=HOOKS), ZONES[0])
         yield Cluster(world=world, operator=operator)
 
 

@@ -269,9 +269,8 @@ async def play(world: World, plan: Round) -> Figures:
     """Play a round; return its figures. Raises AssertionError for what the judge finds."""
     work = await prepare(world, plan.make_rng)
     async with Service() as service, replicate(world, service, plan.replicas) as replicas:
-        hooks = await world.register(Registration(port=service.port, hooks=HOOKS))
-        await hooks.wait_injected()
-        await hooks.wait_called(list_zones(SCALED)[0])
+        wanted = Registration(port=service.port, hooks=HOOKS)
+        await world.register(wanted, list_zones(SCALED)[0])
         hunt = _Hunt(plan, replicas, Holders(world.api, world.namespace))
         async with asyncio.TaskGroup() as tasks:
             lasting = [

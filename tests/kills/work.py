@@ -134,7 +134,7 @@ async def prepare(world: World, make_rng: Callable[[str], random.Random]) -> Wor
     world.kubelet.choose = always(LIFE)
     pods = await world.serve_pods()
     pods.behave("", PREPARING)
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     await create_budgets(world, [zone_budget(DRAINED, {"rollout-group": DRAINED})])
     scaled = [
         prepared_zone(pods, zone, wait=BETWEEN_ZONES)

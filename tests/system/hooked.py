@@ -8,12 +8,13 @@ import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import msgspec
 from rollout_lab.zones import ZoneSpec
 
+from tests.model.review_trees import review_tree
 from tests.world.api import SECRETS, Json
 from tests.world.budgets import POLICY
 from tests.world.hooks import Hooks, Registration
@@ -46,13 +47,11 @@ async def hook_up(
 
     The first of the zones serves for proof, without any it is `PROBE`.
     """
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     probe, *_ = await world.create(*(zones or (PROBE,)))
     operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
     wanted = Registration(port=operator.tls_port, **(registration or {}))  # type: ignore[arg-type]
-    hooks = await world.register(wanted)
-    await hooks.wait_injected()
-    await hooks.wait_called(probe)
+    hooks = await world.register(wanted, probe)
     return Hooked(operator=operator, hooks=hooks)
 
 
@@ -110,30 +109,21 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def eviction_review(namespace: str, pod: str, /, **request: object) -> Json:
+def eviction_review(namespace: str, pod: str, /, **request: Any) -> Json:
     """Return the review of an eviction; fields of its request by keyword."""
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": str(uuid.uuid4()),
-            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "subResource": "eviction",
-            "operation": "CREATE",
-            "namespace": namespace,
-            "name": pod,
-            "userInfo": {"username": "drainer"},
-            "object": {
-                "apiVersion": POLICY,
-                "kind": "Eviction",
-                "metadata": {"name": pod, "namespace": namespace},
-            },
-            "oldObject": None,
-            "dryRun": False,
-            **request,
-        },
-    }
+    return review_tree(
+        uid=str(uuid.uuid4()),
+        kind={"group": "policy", "version": "v1", "kind": "Eviction"},
+        resource={"group": "", "version": "v1", "resource": "pods"},
+        subResource="eviction",
+        operation="CREATE",
+        namespace=namespace,
+        name=pod,
+        userInfo={"username": "drainer"},
+        object={"apiVersion": POLICY, "kind": "Eviction", "metadata": {"name": pod}},
+        oldObject=None,
+        **request,
+    )
 
 
 class Caller:

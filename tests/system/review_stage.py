@@ -74,7 +74,7 @@ from tests.world.hooks import (
 )
 from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
 from tests.world.kubelet import always, slow_to_end
-from tests.world.manifests import ACCOUNT, LEASE, SECRET, webhook_rights
+from tests.world.manifests import ACCOUNT, LEASE, SECRET, render_rights
 from tests.world.pki import make_pki
 from tests.world.sets import Missing, Snapshot, missing_ready
 from tests.world.webpods import Respond, WebPods
@@ -105,7 +105,6 @@ class ReviewStage(PlaneStage):
         self.template: Template | None = None
         self.stepped = 0
         """So many changes of counts have been told."""
-        self.has_webhooks = False
         self.prepared: list[str] = []
         self.asked: dict[str, asyncio.Task[Answer]] = {}
         self.posted = 0
@@ -249,25 +248,11 @@ class ReviewStage(PlaneStage):
         conditions = status.get("conditions", ())
         return next((one for one in conditions if one["type"] == "Ready"), {}), status
 
-    async def grant_webhooks(self) -> None:
-        """Grant what webhooks need, and create the Secret, once."""
-        if not self.has_webhooks:
-            self.has_webhooks = True
-            await self.world.grant_webhooks()
-
-    async def do_grant(self, component: str, *only: str) -> None:
-        if component == "webhooks":
-            await self.grant_webhooks()
-        else:
-            await super().do_grant(component, *only)
-
     async def do_hook(self, what: str) -> None:
         """Have the API server call the operator about evictions or downscales."""
         await self.world.create(PROBE)
-        port = self.operator().tls_port
-        hooks = await self.world.register(Registration(port=port, **REGISTERED.get(what, {})))
-        await hooks.wait_injected()
-        await hooks.wait_called(PROBE.name)
+        wanted = Registration(port=self.operator().tls_port, **REGISTERED.get(what, {}))
+        hooks = await self.world.register(wanted, PROBE.name)
         self.hooks |= dict.fromkeys(hooks.wanted.hooks, (hooks, {}))
 
     async def do_hooks(self, *names: str) -> None:
@@ -317,7 +302,7 @@ class ReviewStage(PlaneStage):
     async def do_limit(self, *hooks: str) -> None:
         """Limit the operator's rights on configurations to those of some names."""
         name = f"{ACCOUNT}-{self.world.namespace}-webhooks"
-        await self.grant_webhooks()
+        await self.world.grant("webhooks")
         role = await self.world.api.get(CLUSTER_ROLES, "", name)
         for rule in role["rules"]:
             rule["resourceNames"] = [f"{hook}-{self.world.namespace}" for hook in hooks]
@@ -403,7 +388,7 @@ class ReviewStage(PlaneStage):
 
     async def do_secret(self, change: str) -> None:
         """Delete the operator's Secret, create it empty, or as the version before wrote it."""
-        await self.grant_webhooks()
+        await self.world.grant("webhooks")
         if change == "empty":
             await self.world.post(SECRETS, secret_body({}))
         elif change == "legacy":
@@ -415,9 +400,8 @@ class ReviewStage(PlaneStage):
 
     async def do_apply(self, kind: str = "apply") -> None:
         """Apply the shipped Secret over the one that is there."""
-        (shipped,) = (
-            one for one in webhook_rights(self.world.namespace) if one["kind"] == "Secret"
-        )
+        rights = render_rights("webhooks", self.world.namespace)
+        (shipped,) = (one for one in rights if one["kind"] == "Secret")
         await self.world.patch(SECRETS, SECRET, shipped, kind=kind)
 
     async def do_hold(self) -> str:

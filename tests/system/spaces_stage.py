@@ -65,9 +65,7 @@ class SpaceStage(ReviewStage):
             hooks=(*DOWNSCALE_HOOKS, POD_EVICTION),
             labels={INJECT_LABEL: "true", NAMESPACE_LABEL: home},
         )
-        hooks = await self.world.register(wanted)
-        await hooks.wait_injected()
-        await hooks.wait_called("guarded")
+        await self.world.register(wanted, "guarded")
 
 
 class SpacesStage(SpaceStage):

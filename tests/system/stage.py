@@ -108,7 +108,7 @@ class PlaneStage(Steps):
         flags = [self._fill_in(word) for word in words if word.startswith("-")]
         proxied, tls = "proxied" in words, "tls" in words
         if tls:
-            await self.grant_webhooks()
+            await self.world.grant("webhooks")
         self.world.may_be_forbidden |= "-kubernetes.namespace" in str(flags)
         url = f"https://{self.late_address}" if "away" in words else ""
         tls_flags = TLS_FLAGS if tls else ()
@@ -123,9 +123,6 @@ class PlaneStage(Steps):
         self.last = words[0]
         process = OperatorProcess(launch)
         self.operators[self.last] = await self.stack.enter_async_context(process)
-
-    async def grant_webhooks(self) -> None:
-        raise NotImplementedError
 
     async def do_operator(self, *words: str) -> None:
         await self.do_start(*words)

@@ -53,7 +53,7 @@ async def test_sec03_the_api_server_shows_the_certificate_that_it_has_to(
     pki.key.rename(tmp_path / "client.key")
     only = (f"-server-tls.client-ca-file={pki.ca}", "-server-tls.client-name=test world")
     async with World(configured, tmp_path) as world:
-        await world.grant_webhooks()
+        await world.grant("webhooks")
         await world.create(PROBE)
         operator = await world.operator(TLS_FLAG, *only)
         wanted = Registration(port=operator.tls_port, hooks=("no-downscale",), service=SERVICE)

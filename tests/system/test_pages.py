@@ -131,14 +131,12 @@ async def open_guide(world: World, nodes: Nodes | None = None) -> Guide:
     world.kubelet.choose = by_image({CRASHING: CRASHES}, QUICK)
     pods = await world.serve_pods()
     await install_kinds(world.api)
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     for component in COMPONENTS:
         await world.grant(component)
     (probe,) = await world.create(PROBE)
     operator = await world.operator(*FLAGS)
-    hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS))
-    await hooks.wait_injected()
-    await hooks.wait_called(probe)
+    hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS), probe)
     return Guide(world=world, pods=pods, operator=operator, hooks=hooks)
 
 

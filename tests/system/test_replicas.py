@@ -112,7 +112,7 @@ async def test_fp33_replicas_that_start_at_once_issue_one_certificate(world: Wor
 
     The bundle that is published first is never replaced, and reviews are passed on from then on.
     """
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     await world.create(PROBE)
     async with AsyncExitStack() as stack:
         launches = [world.launch(*TLS_FLAGS) for _ in range(REPLICAS)]
@@ -159,16 +159,15 @@ async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: Wor
     that passes reviews on. A third one, frozen meanwhile, publishes nothing that is over, and
     answers by the new certificate.
     """
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     await put_secret(world, secret_body(make_data(), labels=MADE_BY_US))
     await world.create(PROBE)
     leader, follower, frozen = [await world.operator(*FLAGS) for _ in range(REPLICAS)]
     async with Service() as service:
         for operator in (leader, follower):
             service.add(operator)
-        hooks = await world.register(Registration(port=service.port, hooks=(POD_EVICTION,)))
-        await hooks.wait_injected()
-        await hooks.wait_called(PROBE.name)
+        wanted = Registration(port=service.port, hooks=(POD_EVICTION,))
+        hooks = await world.register(wanted, PROBE.name)
         assert await acts(leader)
         seen = Seen()
 
@@ -303,15 +302,14 @@ async def test_dep94_upgrades_under_load_fail_no_call(world: World) -> None:
     pods = await world.serve_pods()
     budgets = [zone_budget(group, {"rollout-group": group}) for group in (HELD, DRAINED)]
     await create_budgets(world, budgets)
-    await world.grant_webhooks()
+    await world.grant("webhooks")
     held = [prepared_zone(pods, zone, wait="1h") for zone in grouped_zones(HELD)]
     await world.create(*held, *grouped_zones(DRAINED), KEPT)
     async with Service() as service:
         operator = await world.operator(*SHIPPED)
         service.add(operator)
-        hooks = await world.register(Registration(port=service.port, hooks=ALL_HOOKS))
-        await hooks.wait_injected()
-        await hooks.wait_called(f"{HELD}-zone-a")
+        wanted = Registration(port=service.port, hooks=ALL_HOOKS)
+        await world.register(wanted, f"{HELD}-zone-a")
         await hold_back(world)
         async with under_load(world) as loads:
             drain = Drain(world.api, world.namespace)

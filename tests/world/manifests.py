@@ -98,16 +98,6 @@ async def grant_shipped_role(api: Api, namespace: str) -> None:
     )
 
 
-async def grant_webhook_roles(api: Api, namespace: str) -> list[Json]:
-    """Grant what reviews and certificates need, with the empty Secret; return what was applied.
-
-    The cluster-scoped ones outlive the namespace: see `remove_cluster_scoped`.
-    """
-    manifests = webhook_rights(namespace)
-    await apply_manifests(api, namespace, manifests)
-    return manifests
-
-
 async def remove_cluster_scoped(api: Api, manifests: list[Json]) -> None:
     """Delete those of the objects that belong to no namespace."""
     for manifest in manifests:
@@ -117,25 +107,24 @@ async def remove_cluster_scoped(api: Api, manifests: list[Json]) -> None:
                 await api.delete(resource, "", manifest["metadata"]["name"])
 
 
-def has_cluster_roles(component: str) -> bool:
-    """Return whether a component grants rights in the cluster, and not in a namespace."""
-    return not (COMPONENTS / component / "role.yaml").exists()
-
-
-async def grant_component(
-    api: Api, namespace: str, component: str, verbs: Collection[str] = ()
-) -> None:
-    """Grant what the Role of a component does; where verbs are named, its rules of these only."""
+def render_rights(component: str, namespace: str) -> list[Json]:
+    """Return the Roles of a component, and its Secret, as they are shipped."""
     folder = COMPONENTS / component
-    role, binding = (
-        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
-    )
-    if verbs:
-        kept = [rule for rule in role["rules"] if {*rule["verbs"]} <= {*verbs}]
-        assert 0 < len(kept) < len(role["rules"])
-        role["rules"] = kept
-    binding["subjects"][0]["namespace"] = namespace
-    await apply_manifests(api, namespace, [role, binding])
+    if not (folder / "clusterrole.yaml").exists():
+        # No name of these depends on the namespace: that needs no kubectl.
+        role, binding = (
+            yaml.safe_load((folder / f"{name}.yaml").read_text())
+            for name in ("role", "rolebinding")
+        )
+        binding["subjects"][0]["namespace"] = namespace
+        return [role, binding]
+    rendered: list[Json] = json.loads(_render(component).replace(ANY_NAMESPACE, namespace))
+    return [
+        one
+        for one in rendered
+        if one["kind"].endswith(("Role", "RoleBinding", "Secret"))
+        and one["metadata"]["name"] != ACCOUNT
+    ]
 
 
 @cache
@@ -144,13 +133,19 @@ def _render(component: str) -> str:
         return json.dumps(install(Path(folder), component, namespace=ANY_NAMESPACE))
 
 
-async def grant_in_cluster(api: Api, namespace: str, component: str) -> list[Json]:
-    """Grant what a component does by ClusterRoles, and return what was applied.
+async def grant_component(
+    api: Api, namespace: str, component: str, verbs: Collection[str] = ()
+) -> list[Json]:
+    """Grant what a component does; where verbs are named, its rules of these only.
 
-    These outlive the namespace: see `remove_cluster_scoped`.
+    Of what is returned the cluster-scoped ones outlive the namespace: see `remove_cluster_scoped`.
     """
-    rendered: list[Json] = json.loads(_render(component).replace(ANY_NAMESPACE, namespace))
-    manifests = [one for one in rendered if one["kind"].startswith("ClusterRole")]
+    manifests = render_rights(component, namespace)
+    if verbs:
+        role = manifests[0]
+        kept = [rule for rule in role["rules"] if {*rule["verbs"]} <= {*verbs}]
+        assert 0 < len(kept) < len(role["rules"])
+        role["rules"] = kept
     await apply_manifests(api, namespace, manifests)
     for one in manifests:
         # A controller fills it.
@@ -158,14 +153,3 @@ async def grant_in_cluster(api: Api, namespace: str, component: str) -> list[Jso
             await asyncio.sleep(0.1)
             one = await api.get(CLUSTER_ROLES, "", one["metadata"]["name"])
     return manifests
-
-
-def webhook_rights(namespace: str) -> list[Json]:
-    """Return the Roles and the Secret of the component `webhooks`, as they are shipped."""
-    rendered: list[Json] = json.loads(_render("webhooks").replace(ANY_NAMESPACE, namespace))
-    return [
-        one
-        for one in rendered
-        if one["kind"].endswith(("Role", "RoleBinding", "Secret"))
-        and one["metadata"]["name"] != ACCOUNT
-    ]

@@ -27,10 +27,7 @@ from tests.world.manifests import (
     ACCOUNT,
     apply_manifests,
     grant_component,
-    grant_in_cluster,
     grant_shipped_role,
-    grant_webhook_roles,
-    has_cluster_roles,
     remove_cluster_scoped,
 )
 from tests.world.operatorproc import Launch, OperatorProcess
@@ -67,6 +64,7 @@ class World:
         self.kubelet = Kubelet(plane, self.namespace, choose)
         self.judge = Judge(plane, self.namespace, self.user)
         self.proxy = FaultProxy(plane)
+        self._granted: set[tuple[str, ...]] = set()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -186,22 +184,26 @@ class World:
         self.kubelet.addresses = pods
         return pods
 
-    async def grant_webhooks(self) -> None:
-        """Grant the operator what reviews and certificates need, besides the base Role."""
-        granted = await grant_webhook_roles(self.api, self.namespace)
-        self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
-
     async def grant(self, component: str, *, verbs: Collection[str] = ()) -> None:
-        """Grant what a component does; where verbs are named, its rules of these only."""
-        if not has_cluster_roles(component):
-            await grant_component(self.api, self.namespace, component, verbs)
-            return
-        granted = await grant_in_cluster(self.api, self.namespace, component)
-        self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
+        """Grant what a component does, once; where verbs are named, its rules of these only.
 
-    async def register(self, wanted: Registration) -> Hooks:
-        """Write webhook configurations; they are removed when the world ends."""
-        return await self._stack.enter_async_context(Hooks(self.api, self.namespace, wanted))
+        With `webhooks` comes the empty Secret.
+        """
+        if (asked := (component, *verbs)) not in self._granted:
+            self._granted.add(asked)
+            granted = await grant_component(self.api, self.namespace, component, verbs)
+            self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
+
+    async def register(self, wanted: Registration, probe: str = "") -> Hooks:
+        """Write webhook configurations; they are removed when the world ends.
+
+        With a set for proof return once the API server calls the operator by all of them.
+        """
+        hooks = await self._stack.enter_async_context(Hooks(self.api, self.namespace, wanted))
+        if probe:
+            await hooks.wait_injected()
+            await hooks.wait_called(probe)
+        return hooks
 
     async def assert_permitted(self) -> None:
         """Raise AssertionError where an operator requested what the shipped Role forbids."""
@@ -231,7 +233,7 @@ async def beside(home: World, *, is_granted: bool = True) -> AsyncIterator[World
     world.judge = Judge(home.plane, world.namespace, home.user)
     async with world:
         world.may_be_forbidden = not is_granted
-        await world.grant_webhooks()
+        await world.grant("webhooks")
         await world.grant("multi-az-rollouts")
         if is_granted:
             await bind(world, home)
