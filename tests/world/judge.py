@@ -78,6 +78,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     """Of that pod."""
 
+    def is_of(self, verbs: str, resources: str) -> bool:
+        """Say whether it is one of these verbs, on one of these resources."""
+        return self.verb in verbs.split() and self.resource in resources.split()
+
     @property
     def replicas(self) -> int | None:
         """Return how many replicas it requests, None where it leaves them, or is not known."""
@@ -375,6 +379,9 @@ KINDS: Final[Mapping[str, Resource]] = {
 READY_ERROR: Final = timedelta(seconds=1, milliseconds=500)
 SETTLE_LIMIT: Final = timedelta(seconds=30)
 DELETED: Final = "DELETE"
+# Verbs and resources.
+EVICTING: Final = ("create", "pods/eviction")
+SCALING: Final = ("update patch", "statefulsets statefulsets/scale")
 HOOKS: Final = frozenset((MUTATING_HOOKS.plural, VALIDATING_HOOKS.plural))
 
 
@@ -399,9 +406,8 @@ class Judge:
         self._mark = 0
         self._marks_seen = 0
         self._audit_offset = plane.audit_size()
-        self._entries: list[Json] = []
-        self._evictions: list[Request] = []
-        self._writes: list[Request] = []
+        self._requests: list[Request] = []
+        """Those of the operator, and of anyone in the namespace."""
         self.wall_offset = time.time() - time.monotonic()
         """From the clock of `changes` to that of the audit log, in seconds."""
         self._store: aiohttp.ClientSession | None = None
@@ -453,8 +459,8 @@ class Judge:
         return reader.read(
             self.changes,
             deletes=await self.deletes(),
-            evictions=self._evictions,
-            writes=self._writes,
+            evictions=self._list_here(*EVICTING),
+            writes=self._list_here(*SCALING),
             calls=calls,
         )
 
@@ -469,17 +475,23 @@ class Judge:
         """Return the operator's pod deletes, refused ones included, in order."""
         await self.settle()
         found = [
-            read_request(entry)
-            for entry in self._entries
-            if _is(entry, "delete deletecollection", "pods")
-            and entry["objectRef"].get("namespace") not in self.elsewhere
+            one
+            for one in self._requests
+            if one.user == self.operator_user
+            and one.is_of("delete deletecollection", "pods")
+            and one.namespace not in self.elsewhere
         ]
         return sorted(found, key=lambda each: each.stamp)
 
     async def evictions(self) -> list[Request]:
         """Return all evictions that any client requested here, with refusals and dry runs."""
         await self.settle()
-        return list(self._evictions)
+        return self._list_here(*EVICTING)
+
+    def _list_here(self, verbs: str, resources: str) -> list[Request]:
+        """Return what anyone requested of this in the namespace."""
+        found = (one for one in self._requests if one.namespace == self.namespace)
+        return [one for one in found if one.is_of(verbs, resources)]
 
     async def calls(self, *, with_events: bool = False) -> list[Request]:
         """Return every request of the operator, in order of their answers.
@@ -488,7 +500,7 @@ class Judge:
         questions about its own rights, which every account may ask, and which read no object.
         """
         await self.settle()
-        calls = [read_request(entry) for entry in self._entries]
+        calls = [one for one in self._requests if one.user == self.operator_user]
         reports = {("create", EVENTS.plural), ("patch", EVENTS.plural), ("list", "multiazrollouts")}
         left_out = set() if with_events else reports
         return [
@@ -505,7 +517,8 @@ class Judge:
     def describe(self, deletes: Sequence[Request]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""
         ours = match_deletes(self.changes, deletes)
-        evicted = match_evictions(self.changes, self._evictions, self.wall_offset)
+        evictions = self._list_here(*EVICTING)
+        evicted = match_evictions(self.changes, evictions, self.wall_offset)
         start = self.changes[0].at if self.changes else timedelta(0)
         lines = []
         for change in self.changes:
@@ -619,28 +632,14 @@ class Judge:
 
     def _read_audit(self, awaited: str) -> bool:
         found = False
-        user = self.operator_user
         entries, self._audit_offset = self.plane.read_audit(self._audit_offset)
         for entry in entries:
             target = entry.get("objectRef", {})
             found = found or target.get("name") == awaited
-            if entry["user"].get("username") == user:
-                self._entries.append(entry)
-            if target.get("namespace") != self.namespace:
-                continue
-            if _is(entry, "create", "pods", "eviction"):
-                self._evictions.append(read_request(entry))
-            if _is(entry, "update patch", "statefulsets", "", "scale"):
-                self._writes.append(read_request(entry))
+            is_ours = entry["user"].get("username") == self.operator_user
+            if is_ours or target.get("namespace") == self.namespace:
+                self._requests.append(read_request(entry))
         return found
-
-
-def _is(entry: Json, verbs: str, resource: str, *subresources: str) -> bool:
-    """Say whether an entry is of a request that has ended, with one of these verbs."""
-    target = entry.get("objectRef", {})
-    is_wanted = entry["verb"] in verbs.split() and target.get("resource") == resource
-    of = target.get("subresource", "") in (subresources or ("",))
-    return is_wanted and of and entry["stage"] == "ResponseComplete"
 
 
 def _describe(change: Write) -> str:
