@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from rollout_lab.demo.screen import open_pipe
+from rollout_lab.demo.screen import choose_screen
 
 from tests.code_rules import ROOT
 from tests.demo.__main__ import open_cluster, present
@@ -170,7 +170,9 @@ def _write_page(folder: Path) -> Path:
 async def test_every_command_does_what_the_readme_says(plane: ControlPlane) -> None:
     """SEED-001: plain zones are adopted and rolled out, and the commands that explain end well."""
     settings = Settings(ready_after=timedelta(milliseconds=300))
-    async with open_cluster(plane, settings, open_pipe(io.StringIO()), NAMESPACE) as cluster:
+    async with open_cluster(
+        plane, settings, choose_screen(io.StringIO(), {}), NAMESPACE
+    ) as cluster:
         folder = cluster.world.folder
         terminal = Terminal(kubeconfig=write_kubeconfig(cluster.world), folder=folder)
         await terminal.follow(_write_page(folder))
@@ -185,7 +187,9 @@ POLICIES: Final = DOCS / "tutorial-policies.md"
 async def test_every_command_does_what_the_tutorials_say(plane: ControlPlane) -> None:
     """SEED-001: after the story, on the same cluster, with kubectl and our own commands."""
     settings = Settings(ready_after=timedelta(milliseconds=700), is_kept=True)
-    async with open_cluster(plane, settings, open_pipe(io.StringIO()), NAMESPACE) as cluster:
+    async with open_cluster(
+        plane, settings, choose_screen(io.StringIO(), {}), NAMESPACE
+    ) as cluster:
         config = write_kubeconfig(cluster.world)
         terminal = Terminal(kubeconfig=config, folder=cluster.world.folder)
         await terminal.follow(TUTORIAL)
@@ -197,7 +201,7 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
     """SEED-001, LI-01: as `make demo-cluster` shows it in a pipe, with pods that are quick."""
     stream = io.StringIO()
     settings = Settings(pods=2, ready_after=timedelta(milliseconds=150))
-    screen = open_pipe(stream)
+    screen = choose_screen(stream, {})
 
     async with open_cluster(plane, settings, screen) as cluster:
         assert await present(cluster, settings, screen), stream.getvalue()
