@@ -18,6 +18,7 @@ from rollout_operator.model.names import (
     GROUP_LABEL,
     MAX_UNAVAILABLE,
     PAUSED,
+    ZONE_SOAK,
     GroupName,
     Revision,
     Uid,
@@ -97,10 +98,11 @@ def zone(
     current: str = "last",
     limit: str | None = "2",
     paused: str | None = None,
+    soak: str | None = None,
     **changes: object,
 ) -> Zone:
     """Return a zone; `ready` is what its status counts, all where it is not given."""
-    annotations = {MAX_UNAVAILABLE: limit, PAUSED: paused}
+    annotations = {MAX_UNAVAILABLE: limit, PAUSED: paused, ZONE_SOAK: soak}
     counted = len(pods) if ready is None else ready
     base = sts(
         letter,
@@ -130,11 +132,12 @@ def prev(
     limit: str = "1",
     ready: int | None = None,
     paused: str | None = None,
+    soak: str | None = None,
     **changes: object,
 ) -> Zone:
     """Return a zone that rolls from prev to last, with a status that agrees with its pods."""
     counted = sum(state in "plo" for state in pods) if ready is None else ready
-    base = zone(letter, pods, ready=counted, current="prev", limit=limit, paused=paused)
+    base = zone(letter, pods, ready=counted, current="prev", limit=limit, paused=paused, soak=soak)
     return structs.replace(base, sts=_change(base.sts, changes))
 
 

@@ -25,6 +25,8 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
+# How long the other zones must have been whole before a zone is begun.
+ZONE_SOAK: Final = "grafana.com/rollout-zone-soak"
 
 # Labels that switch a review on.
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
@@ -88,6 +90,7 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
     {
         MAX_UNAVAILABLE,
         PAUSED,
+        ZONE_SOAK,
         NO_DOWNSCALE,
         PREPARE_DOWNSCALE,
         PREPARE_PATH,

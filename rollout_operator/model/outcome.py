@@ -69,6 +69,9 @@ class Code(StrEnum):
         "a paused zone has unavailable pods, which blocks the others",
         "bring its pods back; outdated ones go once its annotation grafana.com/rollout-paused is "
         "removed")
+    ZONE_SOAK = ("zone_soak",
+        "no zone is begun before the others have been whole for as long as requested",
+        "wait, or shorten grafana.com/rollout-zone-soak or zoneIntervalSeconds")
     ANOTHER_ZONE_FIRST = ("another_zone_first",
         "this zone has outdated pods; another zone goes first")
     STATUS_BEHIND = ("status_behind",
@@ -185,6 +188,9 @@ class Code(StrEnum):
     BAD_PAUSED = ("bad_paused",
         "grafana.com/rollout-paused is neither true nor false; the zone is paused",
         "set grafana.com/rollout-paused to true, or remove it")
+    BAD_ZONE_SOAK = ("bad_zone_soak",
+        "grafana.com/rollout-zone-soak is no span of time; no further zone is begun",
+        "set grafana.com/rollout-zone-soak to a span such as 15m, or remove it")
     BAD_FORCE_REPLICAS = ("bad_force_replicas",
         "grafana.com/rollout-force-replicas is no number, or nothing on that zone reads it",
         "correct the annotation grafana.com/rollout-force-replicas, or remove it")

@@ -100,6 +100,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Of a zone."""
     interval: timedelta = timedelta(seconds=30)
     """From the completion of a batch to the next one."""
+    zone_interval: timedelta = timedelta(0)
+    """How long the other zones must have been whole before a zone is begun."""
     pod_order: PodOrder = PodOrder.DESCENDING
     topology_key: str = TOPOLOGY_KEYS[0]
     """The label that names the zone of a node."""

@@ -220,7 +220,7 @@ def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
         return ConditionFinding(PROGRESSING, False, DEADLINE_EXCEEDED, text)
     if plan.is_open:
         return ConditionFinding(PROGRESSING, True, "BatchOpen", text)
-    if code is Code.INTERVAL_WAIT:
+    if plan.next_batch is not None:
         return ConditionFinding(PROGRESSING, True, INTERVAL_WAIT, text)
     if code in _PAUSES:
         return ConditionFinding(PROGRESSING, False, "Paused", text)

@@ -53,6 +53,7 @@ DUE_AFTER: Final = timedelta(seconds=10)
 OBEYED_WITHIN: Final = timedelta(minutes=2)
 _HELD: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
 _LOUD: Final = (Severity.WARN, Severity.ERROR)
+_PAUSES: Final = (Code.INTERVAL_WAIT, Code.ZONE_SOAK)
 
 
 def describe_policy(
@@ -83,7 +84,7 @@ def describe_policy(
     if scope is None:
         return replace(described, headline=_GOING)
     described = _with_counts(replace(described, groups=tuple(sorted(scope.groups))), counts)
-    is_pause = not waits or waits[0].code is Code.INTERVAL_WAIT
+    is_pause = not waits or waits[0].code in _PAUSES
     if is_pause and _is_due(described, now):
         return _with_waits(described, [_explain_due(described)])
     return _with_waits(described, waits) if waits else described

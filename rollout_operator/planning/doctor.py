@@ -58,7 +58,12 @@ _OF_REASONS: Final = {
     Code.LEADING_ZONES_CIRCLE: FindingCode.LEADING_ZONE_UNKNOWN,
     **dict.fromkeys(
         (
-            *(Code.BAD_MAX_UNAVAILABLE, Code.BAD_PAUSED, Code.BAD_FORCE_REPLICAS),
+            *(
+                Code.BAD_MAX_UNAVAILABLE,
+                Code.BAD_PAUSED,
+                Code.BAD_ZONE_SOAK,
+                Code.BAD_FORCE_REPLICAS,
+            ),
             *(Code.BAD_SCALING_SWITCH, Code.FOLLOWS_AND_MIRRORS, Code.GROUP_LABELS_DIFFER),
             *(Code.WAIT_TIME_MISSING, Code.BAD_REFERENCE, Code.BAD_DELAY),
         ),

@@ -69,13 +69,16 @@ from rollout_operator.planning.readiness import (
     order_zones,
 )
 from rollout_operator.planning.rollout import (
+    Hold,
     RolloutZone,
     Walk,
     choose_zone_pods,
     count_outdated,
     disturbs_nothing,
     explain_up_to_date,
+    find_soak,
     is_waiting,
+    read_group_soak,
     render_short,
     walk_zones,
 )
@@ -114,6 +117,8 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Replacement, ...] = ()
     records: tuple[RecordRevision, ...] = ()
     waits: tuple[Reason, ...] = ()
+    held_until: datetime | None = None
+    """When the next batch may begin, if only a pause holds it."""
 
 
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
@@ -122,7 +127,6 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         return PolicyPlan(batch=snapshot.batch, waits=stops, requeue_after=requeue_after)
     case = _open_case(snapshot)
     step = _choose_step(case)
-    is_pause = any(wait.code is Code.INTERVAL_WAIT for wait in step.waits)
     action = None
     if step.turn is not None and step.pods:
         # Only recorded pods are tried, so the share has no spare.
@@ -134,7 +138,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         records=step.records,
         waits=step.waits,
         target=step.turn.sts.name if step.turn else "",
-        next_batch=case.pause_end if is_pause else None,
+        next_batch=step.held_until,
         zones=tuple(count_zone(zone, snapshot.initial) for zone in case.zones),
         progress=tuple(map(count_pods, list_readinesses(case.zones))),
     )
@@ -401,8 +405,9 @@ def _choose_step(case: _Case) -> _Step:
     pods = tuple(replacement for replacement in going if not is_held or _is_free(case, replacement))
     if scaling is not None and not pods:
         return _Step(records=records, waits=(scaling,))
-    waits = () if pods else _list_waits(case, walk, hold)
-    return _Step(turn=walk.turn, pods=pods, records=records, waits=waits)
+    waits = () if pods else _list_waits(case, walk, hold.reason if hold else None)
+    until = hold.until if hold is not None and hold.reason in waits else None
+    return _Step(turn=walk.turn, pods=pods, records=records, waits=waits, held_until=until)
 
 
 def _order_turns(case: _Case) -> Sequence[RolloutZone]:
@@ -480,24 +485,32 @@ def _get_zone(case: _Case, turn: Readiness) -> RolloutZone:
     )
 
 
-def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
+def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
     """Return what holds the healthy pods of the current StatefulSet."""
-    policy, name = case.snapshot.policy, readiness.sts.name
-    waiting = [member for member in _get_zone(case, readiness).readinesses if is_waiting(member)]
+    policy, name, zone = case.snapshot.policy, readiness.sts.name, _get_zone(case, readiness)
+    waiting = [member for member in zone.readinesses if is_waiting(member)]
     first = min(waiting, key=lambda member: not _has_left(case, member)).sts.name
     if first != name:  # it is first for its broken pods only (MAZ-22)
-        return Reason(Code.ANOTHER_ZONE_FIRST, f"{name} waits for {first}", zone=name)
+        return Hold(reason=Reason(Code.ANOTHER_ZONE_FIRST, f"{name} waits for {first}", zone=name))
     if policy.is_paused:
         outdated = count_outdated(readiness)
         pods = f"{count(outdated, 'outdated pod')} of {name} {verb(outdated, 'waits', 'wait')}"
-        return Reason(Code.POLICY_PAUSED, f"the policy is paused: {pods}", zone=name)
+        text = f"the policy is paused: {pods}"
+        return Hold(reason=Reason(Code.POLICY_PAUSED, text, zone=name))
     # Without a pause the next pod of the same StatefulSet goes when one is back (MAZ-42).
     if case.open and (policy.interval or case.open.set_name != name):
-        return _explain_open(case, case.open)
+        return Hold(reason=_explain_open(case, case.open))
+    if case.batch is None or case.batch.zone != zone.name:
+        others = [other for other in case.zones if other is not zone]
+        soak = read_group_soak(case.snapshot.group)
+        soak = replace(soak, span=max(soak.span, policy.zone_interval))
+        if hold := find_soak(zone, others, soak, case.now):
+            return hold
     if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_next_second(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
-        return Reason(Code.INTERVAL_WAIT, text, zone=name)
+        reason = Reason(Code.INTERVAL_WAIT, text, zone=name)
+        return Hold(reason=reason, until=case.pause_end)
     return None
 
 

@@ -24,6 +24,7 @@ from rollout_operator.model.names import (
     MAX_UNAVAILABLE,
     ON_DELETE,
     PAUSED,
+    ZONE_SOAK,
     InvalidInput,
     Revision,
     Uid,
@@ -39,7 +40,13 @@ from rollout_operator.model.objects import (
     Zone,
 )
 from rollout_operator.model.outcome import Code, Reason, Severity, ZoneProgress
-from rollout_operator.model.units import is_brake_on, is_odd_brake, parse_max_unavailable
+from rollout_operator.model.units import (
+    is_brake_on,
+    is_odd_brake,
+    parse_duration,
+    parse_max_unavailable,
+    quote,
+)
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some
 
 # The settling time left is shown in steps: a message that changes every second is noise.
@@ -134,6 +141,14 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_whole(self) -> bool:
         return self.unavailable == 0
+
+
+class Soak(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause between zones, as a StatefulSet requests it."""
+
+    span: timedelta = timedelta(0)
+    problem: str = ""
+    """Why it cannot be read; then no further zone is begun."""
 
 
 class GroupBlocker(msgspec.Struct, frozen=True, kw_only=True):
@@ -405,10 +420,26 @@ def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
     if is_odd_brake(paused):
         text = f'annotation {PAUSED}: "{paused}" is neither "true" nor "false"'
         yield Code.BAD_PAUSED, f"{text}; the zone is paused"
+    if (soak := read_soak(sts)).problem:
+        yield Code.BAD_ZONE_SOAK, f"{soak.problem}; no further zone is begun"
     short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
     if short is not None and long is not None and short != long:
         text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'
         yield Code.GROUP_LABELS_DIFFER, f"{text}; the first is used"
+
+
+def read_soak(sts: StatefulSet) -> Soak:
+    """Return how long the other zones must have been whole before a zone is begun."""
+    text = sts.annotations.get(ZONE_SOAK)
+    if text is None:
+        return Soak()
+    try:
+        span = parse_duration(text)
+    except InvalidInput as error:
+        return Soak(problem=f"annotation {ZONE_SOAK}: {error}")
+    if span < timedelta(0):
+        return Soak(problem=f"annotation {ZONE_SOAK}: {quote(text)} is negative")
+    return Soak(span=span)
 
 
 def _is_doubtful(zone: Zone) -> bool:

@@ -8,8 +8,9 @@ the order, the limit of each StatefulSet, and for policies the batches and pause
 Pods that somebody else deleted are judged here too: by another operator, or in shadow mode.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -26,10 +27,12 @@ from rollout_operator.model.outcome import (
     ReplacePods,
     Severity,
 )
+from rollout_operator.model.units import format_duration, format_next_second
 from rollout_operator.planning.readiness import (
     Down,
     DownCause,
     Readiness,
+    Soak,
     choose_limit,
     count_pods,
     explain_left,
@@ -42,6 +45,7 @@ from rollout_operator.planning.readiness import (
     measure_departed,
     measure_readiness,
     order_zones,
+    read_soak,
     render_awaited,
     render_readiness,
     render_why,
@@ -50,6 +54,17 @@ from rollout_operator.planning.wording import count, join_names, verb
 
 Limit: TypeAlias = Callable[[StatefulSet], int]
 """How many pods of its zone may be unavailable while a StatefulSet is updated."""
+
+# Kubelets write whole seconds.
+_WHOLE_SECOND: Final = timedelta(seconds=1)
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no further zone is begun."""
+
+    reason: Reason
+    until: datetime | None = None
+    """None where only somebody's change ends it."""
 
 
 class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +84,10 @@ class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
         return all(readiness.is_whole for readiness in self.readinesses)
 
 
+Gate: TypeAlias = Callable[[RolloutZone, Sequence[RolloutZone]], Hold | None]
+"""What keeps a zone from being begun, given all others. It is asked while all are whole."""
+
+
 class Walk(msgspec.Struct, kw_only=True):
     """The outcome of a walk over zones."""
 
@@ -76,6 +95,8 @@ class Walk(msgspec.Struct, kw_only=True):
     waits: list[Reason] = []
     turn: Readiness | None = None
     """The first StatefulSet whose outdated pods may be replaced now."""
+    held_until: datetime | None = None
+    """When a zone may be begun, where time alone allows it."""
 
 
 def plan_group(group: Group) -> Plan:
@@ -103,8 +124,16 @@ def plan_group(group: Group) -> Plan:
             progress=progress,
         )
     departed = measure_departed(group)
-    walk = walk_zones(ways, lambda sts: choose_limit(sts)[0], departed)
-    times = list_times((*readinesses, *departed))
+    soak = read_group_soak(group)
+    walk = walk_zones(
+        ways,
+        lambda sts: choose_limit(sts)[0],
+        departed,
+        lambda zone, others: find_soak(zone, others, soak, group.now),
+    )
+    times = [*list_times((*readinesses, *departed))]
+    if walk.held_until is not None:
+        times.append(walk.held_until - group.now)
     return Plan(
         group=group.name,
         actions=tuple(walk.actions),
@@ -116,7 +145,10 @@ def plan_group(group: Group) -> Plan:
 
 
 def walk_zones(
-    zones: Sequence[RolloutZone], limit: Limit, departed: Sequence[Readiness] = ()
+    zones: Sequence[RolloutZone],
+    limit: Limit,
+    departed: Sequence[Readiness] = (),
+    gate: Gate = lambda zone, others: None,
 ) -> Walk:
     """Return what may be done to the zones now, or at least one reason to wait.
 
@@ -133,10 +165,42 @@ def walk_zones(
     elif short:
         _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit)
     else:
-        _walk_whole(walk, zones, limit)
+        _walk_whole(walk, zones, limit, gate)
     if not walk.actions and not walk.waits:
         walk.waits.append(explain_up_to_date(zones))
     return walk
+
+
+def read_group_soak(group: Group) -> Soak:
+    """Return the longest pause between zones that a member requests, or what is wrong with one."""
+    soaks = [read_soak(zone.sts) for zone in order_zones(group.zones)]
+    return max(soaks, key=lambda soak: (bool(soak.problem), soak.span), default=Soak())
+
+
+def find_soak(
+    zone: RolloutZone, others: Sequence[RolloutZone], soak: Soak, now: datetime
+) -> Hold | None:
+    """Return what holds a zone until the others have been whole for long enough.
+
+    The first zone of a rollout waits for nothing: no other zone has an updated pod. Any pod of
+    another zone that broke and recovered lets the time begin anew. It is measured by the pods
+    alone, so that no restart shortens it.
+    """
+    readinesses = [readiness for other in others for readiness in other.readinesses]
+    if not any(map(_has_updated, readinesses)) or not (soak.span or soak.problem):
+        return None
+    name = zone.readinesses[0].sts.name
+    if soak.problem:
+        text = f"{zone.name} is not begun: {soak.problem}"
+        return Hold(reason=Reason(Code.ZONE_SOAK, text, Severity.WARN, name))
+    end = max(_list_available(readinesses, now), default=now) + _WHOLE_SECOND + soak.span
+    if end <= now:
+        return None
+    text = (
+        f"{zone.name} waits until {format_next_second(end)}: the other zones must have been whole"
+        f" for {format_duration(soak.span)}"
+    )
+    return Hold(reason=Reason(Code.ZONE_SOAK, text, Severity.DEBUG, name), until=end)
 
 
 def choose_zone_pods(
@@ -446,10 +510,17 @@ def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], li
     walk.waits += _list_paused(others)
 
 
-def _walk_whole(walk: Walk, zones: Sequence[RolloutZone], limit: Limit) -> None:
+def _walk_whole(walk: Walk, zones: Sequence[RolloutZone], limit: Limit, gate: Gate) -> None:
     """All zones are whole: plan them in order up to the first with outdated pods."""
     for place, zone in enumerate(zones):
-        _plan_zone(walk, zone, limit)
+        is_next = any(map(is_waiting, zone.readinesses))
+        hold = gate(zone, [other for other in zones if other is not zone]) if is_next else None
+        if hold is None:
+            _plan_zone(walk, zone, limit)
+        else:
+            # What holds no data goes all the same.
+            _plan_zone(walk, zone, lambda sts: 0)
+            walk.waits, walk.held_until = [hold.reason], hold.until
         if walk.turn is not None:
             walk.waits += _wait_behind(zone, zones[place + 1 :])
             break
@@ -524,6 +595,22 @@ def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reaso
         return paused
     text = f"{join_names(names)} {verb(len(names), 'waits', 'wait')} for {zone.name}"
     return [*paused, Reason(Code.ANOTHER_ZONE_FIRST, text, Severity.DEBUG)]
+
+
+def _list_available(readinesses: Iterable[Readiness], now: datetime) -> Iterator[datetime]:
+    """Yield since when pods are available at the earliest; now, where that is unknown."""
+    for readiness in readinesses:
+        patience = timedelta(seconds=readiness.sts.min_ready_seconds)
+        for pod in readiness.standing:
+            since = pod.ready_since or pod.created or now
+            if since > now:  # a clock is ahead
+                since = min(pod.created or now, now)
+            yield min(since + patience, now)
+
+
+def _has_updated(readiness: Readiness) -> bool:
+    revision = readiness.sts.update_revision
+    return any(pod.revision == revision for pod in readiness.standing)
 
 
 def _is_rolled_out(readiness: Readiness) -> bool:

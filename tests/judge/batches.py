@@ -337,6 +337,21 @@ def _name_shortened(case: PolicyCase) -> str:
     return f"{passed.total_seconds():.1f} s of a pause of {case.interval.total_seconds():.0f} s"
 
 
+def _soaked(case: PolicyCase) -> Iterator[str]:
+    """Yield that another zone than the last one was begun too soon."""
+    world, others = case.state.world, case.list_sets(is_near=False)
+    near, last = [case.owner, *case.list_sets(is_near=True)], case.pause.batch
+    if not case.is_healthy or (last is not None and last.set_name in {one.name for one in near}):
+        return
+    sets = [*near, *others]
+    own = [min(each.soak for each in [one, *world.window(one.uid, case.known)]) for one in sets]
+    soak = max(min(one.policy.zone_interval for one in case.owners), *own)
+    passed = case.at - world.find_whole(others, case.known)
+    if passed + case.book.promises.time_error < soak and world.is_begun(others):
+        whole, wanted = passed.total_seconds(), soak.total_seconds()
+        yield f"the other zones have been whole for {whole:.1f} s of {wanted:g}"
+
+
 def _unpaused(case: PolicyCase) -> Iterator[str]:
     if not all(one.policy.is_paused for one in case.owners) or case.batch is None:
         return
@@ -361,6 +376,7 @@ CHECKS: Final[Mapping[str, Callable[[PolicyCase], Iterator[str]]]] = {
     "MAZ-40": _after_pause,
     "MAZ-43": _after_pause_of_others,
     "MAZ-46": _unpaused,
+    "SI-27": _soaked,
 }
 
 

@@ -5,7 +5,7 @@ is the state that a history has led to, and moves on by one write at a time.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
@@ -321,6 +321,8 @@ class World(msgspec.Struct):
     wanted: set[str] = set()  # names of the pods that the sets want
     short_since: dict[str, timedelta] = {}
     """By pod name: since when a wanted ordinal has been unavailable without a break."""
+    up_since: dict[str, timedelta] = {}
+    """By pod name: since when a pod of that name has been available without a break."""
     were_ready: dict[str, timedelta] = {}  # by UID, of pods that have been ready: since when first
     open: list[Disruption] = []
     unused: dict[str, timedelta] = {}
@@ -395,6 +397,24 @@ class World(msgspec.Struct):
             if since <= before and name.startswith(zone.name) and name in zone.pod_names
         ]
 
+    def is_begun(self, zones: Iterable[Set]) -> bool:
+        """Return whether a pod of these zones is up at the update revision."""
+        return any(
+            self.is_available(name) and self.pods[name].revision == zone.update_revision
+            for zone in zones
+            for name in zone.pod_names
+        )
+
+    def find_whole(self, zones: Iterable[Set], known: timedelta) -> timedelta:
+        """Return since when all pods of these zones are available that had to be known to be."""
+        times = [
+            self.up_since[name] + zone.min_ready
+            for zone in zones
+            for name in zone.pod_names
+            if self.up_since.get(name, FOREVER) <= known
+        ]
+        return max(times, default=NO_TIME)
+
     def _take_set(self, uid: str, write: Write) -> None:
         self.sets.pop(uid, None)
         if isinstance(write.now, Set):
@@ -426,8 +446,11 @@ class World(msgspec.Struct):
 
     def _record(self, name: str, at: timedelta) -> None:
         if self.is_available(name):
+            self.up_since.setdefault(name, at)
             self.unused.pop(name, None)
             self.idle.discard(name)
+        else:
+            self.up_since.pop(name, None)
         if name not in self.wanted or name in self.unused or self.is_available(name):
             self.short_since.pop(name, None)
         else:

@@ -32,6 +32,7 @@ MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
 PREPARE: Final = "grafana.com/prepare-downscale"
+SOAK: Final = "grafana.com/rollout-zone-soak"
 MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
 RECORD: Final = "grafana.com/rollout-operator-disruption"
 TIME_UNITS: Final = {
@@ -68,6 +69,7 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     first_ordinal: int = 0
     limit: int = 1  # how many ordinals may be missing in this zone
     is_paused: bool = False
+    soak: timedelta = timedelta(0)  # how long other zones must be whole before one is begun
     strategy: str = "OnDelete"
     generation: int = 1
     observed: int = 1
@@ -124,6 +126,7 @@ def read_set(found: Json) -> Set:
         first_ordinal=spec.get("ordinals", {}).get("start", 0),
         limit=read_limit(annotations.get(MAX_UNAVAILABLE), replicas),
         is_paused=is_brake_on(annotations.get(PAUSED)),
+        soak=read_time(annotations.get(SOAK, "")),
         strategy=spec.get("updateStrategy", {}).get("type", ""),
         generation=meta.get("generation", 0),
         observed=status.get("observedGeneration", 0),

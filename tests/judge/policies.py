@@ -28,6 +28,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     selector: Json = {}
     limit: str = "1"
     interval: timedelta = timedelta(seconds=30)
+    zone_interval: timedelta = timedelta(0)
     is_paused: bool = False
     key: str = "topology.kubernetes.io/zone"
     order: tuple[str, ...] = ()
@@ -152,6 +153,7 @@ def read_spec(found: Json) -> PolicySpec:
         selector=spec.get("statefulSetSelector") or {},
         limit=str(update.get("maxUnavailable", 1)),
         interval=timedelta(seconds=update.get("intervalSeconds", 30)),
+        zone_interval=timedelta(seconds=update.get("zoneIntervalSeconds", 0)),
         is_paused=bool(spec.get("paused")),
         key=update.get("azTopologyKey", "topology.kubernetes.io/zone"),
         order=tuple(spec.get("azOrder") or ()),

@@ -1,4 +1,4 @@
-"""What is promised of rollouts at every moment: SI-01 to SI-04, SI-06 to SI-09, SI-18, SI-24.
+"""What is promised of rollouts at every moment: SI-01 to SI-04, SI-06 to SI-09, 18, 24 and 27.
 
 Checked at the commit of each delete of the operator, on the state just before it; what evictions
 break that it allowed is judged beside it, in `budgets`. Two allowances
@@ -221,7 +221,7 @@ def _judge(
     case = Case(world, pod, owner, delete, at, promises, counts)
     # What never was up is not disrupted; what a policy drives obeys the policy's own rules.
     is_spared = pod.name in world.unused or policies.drives(pod, since, at)
-    spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if is_spared else set()
+    spared = {"SI-01", "SI-02", "SI-03", "SI-04", "SI-27"} if is_spared else set()
     if not world.serves(pod):
         spared |= {"SI-01", "SI-02"}  # its zone is no shorter without it (D-88)
     for invariant, check in CHECKS.items():
@@ -277,6 +277,20 @@ def _strictly_within_limit(case: Case) -> Iterator[Finding]:
         yield Finding(text, any(case.forgives(each) for each in own))
 
 
+def _soaked(case: Case) -> Iterator[Finding]:
+    if not case.world.is_available(case.pod.name):
+        return
+    others = case.list_other_zones(case.known)
+    soak = max(
+        min(each.soak for each in [zone, *case.world.window(zone.uid, case.known)])
+        for zone in [case.owner, *others]
+    )
+    passed = case.at - case.world.find_whole(others, case.known)
+    if passed + case.promises.time_error < soak and case.world.is_begun(others):
+        whole, wanted = passed.total_seconds(), soak.total_seconds()
+        yield Finding(f"the other zones have been whole for {whole:.1f} s of {wanted:g}")
+
+
 def _right_pod(case: Case) -> Iterator[Finding]:
     flight = case.world.window(case.owner.uid, case.flight)
     if all(case.pod.revision == each.update_revision for each in flight):
@@ -305,6 +319,7 @@ CHECKS: Final[dict[str, Callable[[Case], Iterator[Finding]]]] = {
     "SI-04": _strictly_within_limit,
     "SI-07": _right_pod,
     "SI-08": _sets_fit,
+    "SI-27": _soaked,
 }
 
 

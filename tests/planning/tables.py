@@ -19,7 +19,7 @@ LEFT_FOR: Final = timedelta(minutes=7, seconds=20)
 _PLAIN = {"true": True, "false": False, "none": None}
 # Text, whatever it looks like.
 _MAPS = {"selector", "labels", "annotations"}
-_TEXTS = {"limit", "paused", "current", "update_revision"}
+_TEXTS = {"limit", "paused", "soak", "current", "update_revision"}
 
 
 def shorten(lines: Iterable[str], sentences: Mapping[str, str]) -> list[str]:

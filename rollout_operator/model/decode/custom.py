@@ -125,7 +125,13 @@ DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
         "spec": {
             _SELECTOR: WireSelector,
             "rollingUpdate": dict.fromkeys(
-                ("maxUnavailable", "intervalSeconds", "podOrder", "azTopologyKey")
+                (
+                    "maxUnavailable",
+                    "intervalSeconds",
+                    "zoneIntervalSeconds",
+                    "podOrder",
+                    "azTopologyKey",
+                )
             ),
             **dict.fromkeys(("azOrder", "namespace", "paused", "manageUpdateStrategy")),
             "progressDeadlineSeconds": None,
@@ -474,6 +480,9 @@ def _read_policy(reader: _Reader, head: PolicyHead, spec: _PolicyFields) -> Poli
         ),
         interval=reader.read(
             update, f"{rolling}.intervalSeconds", _seconds(0, _MOST_SECONDS), own.interval
+        ),
+        zone_interval=reader.read(
+            update, f"{rolling}.zoneIntervalSeconds", _seconds(0, _MOST_SECONDS), own.zone_interval
         ),
         pod_order=reader.read(update, f"{rolling}.podOrder", _parse_pod_order, own.pod_order),
         topology_key=reader.read(update, f"{rolling}.azTopologyKey", _parse_key, own.topology_key),

@@ -143,6 +143,7 @@ _OWN: Final = {
 _SPEC: Final[Mapping[str, Callable[[str], object]]] = {
     "is_paused": bool,
     "interval": lambda text: seconds(float(text)),
+    "zone_interval": lambda text: seconds(float(text)),
     "max_unavailable": _read_limit,
     "pod_order": PodOrder,
     "progress_deadline": lambda text: seconds(float(text)),
