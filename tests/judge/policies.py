@@ -181,8 +181,13 @@ def count_limit(owners: Iterable[Owned], zone: Set) -> int:
 
 
 def get_longest_pause(book: Book) -> timedelta:
+    """Return how long a batch may have to wait for time alone, of its policy and its zone."""
     specs = [read_spec(one.after) for one in book.policies if one.after is not None]
-    return max((one.interval for one in specs), default=timedelta(0))
+    pauses = [timedelta(0), *(one.interval + one.zone_interval for one in specs)]
+    return max(pauses) + max(
+        (write.now.soak for write in book.writes if isinstance(write.now, Set)),
+        default=timedelta(0),
+    )
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, object]) -> bool:

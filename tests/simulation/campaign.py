@@ -29,12 +29,12 @@ from tests.simulation.scenarios_book import MAKERS, get_scenario
 CHUNK: Final = 8
 ROTATION: Final = (
     *("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7-wide", "s10", "s11", "s12", "s13"),
-    *("s14", "s14-watched", "walk", "both"),
+    *("s14", "s14-watched", "s16", "walk", "both"),
     *("s5-contested", "s5-edited", "s5-edited-tracked"),
     *("s5-tracked", "s7-tracked", "s8", "s8-two", "s8-turns", "s8-streamed", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
     *("s8-small", "s9-small", "s5-slow"),
-    *("p1", "p2", "p3", "p3-elected"),
+    *("p1", "p2", "p3", "p3-elected", "p4"),
     *("r1", "r2", "r3", "r1-elected"),
     *("s1-left", "s7-left", "s8-left", "s9-left", "both-left", "p1-left"),
     *("s1-left-elected", "s8-left-elected", "both-left-elected", "p1-left-elected"),

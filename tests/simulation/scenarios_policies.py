@@ -32,6 +32,27 @@ def sampled(size: Size, limit: int = 1) -> Scenario:
     return _obey("p1", size, zones, rolling(zones, "v2"), limit)
 
 
+def soaked(size: Size) -> Scenario:
+    """P4: zones wait for one another longer than batches do, and pods are lost meanwhile."""
+    zones = _list_sample(size)
+
+    async def script(people: People) -> None:
+        await rolling(zones, "v2")(people)
+        for _ in range(people.rng.randint(0, 3)):
+            await people.wait(0, 40)
+            pod = f"{people.rng.choice(zones).name}-{people.rng.randrange(size.pods)}"
+            await people.attempt(people.end_pod, pod)
+            seconds = people.rng.choice((0, 10, 30))
+            update: JsonObject = {"zoneIntervalSeconds": seconds}
+            await people.attempt(change_policy, people, SAMPLE, {"rollingUpdate": update})
+
+    async def prepare(people: People) -> None:
+        await create_policy(people, SAMPLE)
+        await change_policy(people, SAMPLE, {"rollingUpdate": {"zoneIntervalSeconds": 20}})
+
+    return replace(_obey("p4", size, zones, script), prepare=prepare)
+
+
 def grouped(size: Size) -> Scenario:
     """P2: a policy over a whole group, beside a group that only its label drives."""
     ours = [replace(zone, labels=LABELS) for zone in list_zones(size)]

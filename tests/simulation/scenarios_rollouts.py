@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from rollout_lab.nodes.behaviour import DEFAULT
 from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.model.names import ZONE_SOAK
 from tests.simulation.scenarios import People, Scenario, Script, Size, crashing_at, list_zones
 from tests.simulation.scenarios_drains import create_budget, zone_budget
 
@@ -48,6 +49,27 @@ def rolled_back(size: Size) -> Scenario:
         await rolling(zones, "v1")(people)
 
     return Scenario("s2", size, zones, script)
+
+
+def soaked(size: Size) -> Scenario:
+    """S16: zones wait for one another, some pods are lost meanwhile, and the wait is changed."""
+    zones = list_zones(size)
+    zones[0] = replace(zones[0], annotations={ZONE_SOAK: "20s"})
+
+    async def script(people: People) -> None:
+        await rolling(zones, "v2")(people)
+        for _ in range(people.rng.randint(0, 3)):
+            await people.wait(0, 40)
+            zone, soak = people.rng.choice(zones).name, people.rng.choice((None, "5s", "30s"))
+            pod = f"{zone}-{people.rng.randrange(size.pods)}"
+            if people.rng.random() < 0.5:
+                await people.attempt(people.end_pod, pod)
+            else:
+                await people.insist(people.annotate, zone, ZONE_SOAK, soak)
+        if people.rng.random() < 0.3:
+            await rolling(zones, "v1")(people)
+
+    return Scenario("s16", size, zones, script)
 
 
 def two_at_a_time(size: Size) -> Scenario:
