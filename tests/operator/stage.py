@@ -57,6 +57,7 @@ from rollout_operator.model.names import (
     PREPARE_PATH,
     PREPARE_PORT,
     TOPOLOGY_KEYS,
+    ZONE_SOAK,
 )
 from rollout_operator.planning.text import render_description
 from tests import stories
@@ -281,6 +282,8 @@ class OperatorStage(stories.Steps):
             labels |= {NO_DOWNSCALE: "true"} if "locked" in words else {}
         if "follows" in given:
             annotations[LEADING_ZONE] = f"zone-{given['follows']}"
+        if "soak" in given:
+            annotations[ZONE_SOAK] = given["soak"]
         if "marked" in words:
             annotations[DOWNSCALE_INTENT] = "x"
         group: str | None = given.get("group", "ingester")
