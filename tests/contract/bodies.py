@@ -23,6 +23,20 @@ ks:
   apiVersion: kustomize.toolkit.fluxcd.io/v1
   kind: Kustomization
   spec: {postBuild: {substitute: {}}}
+vhook: &configuration
+  apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingWebhookConfiguration
+  webhooks:
+  - name: guard.example.org
+    clientConfig: {url: "https://127.0.0.1:1/x"}
+    rules:
+    - operations: [UPDATE]
+      apiGroups: [nothing.example.org]
+      apiVersions: [v1]
+      resources: [nothings]
+    sideEffects: None
+    admissionReviewVersions: [v1]
+mhook: {<<: *configuration, kind: MutatingWebhookConfiguration}
 revision: {apiVersion: apps/v1, kind: ControllerRevision, data: {spec: {x: 1}}, revision: 1}
 """)
 

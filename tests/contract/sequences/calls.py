@@ -3,16 +3,10 @@
 from collections.abc import Sequence
 
 import msgspec
-from rollout_lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.model.request import JSON_PATCH, MERGE_PATCH, ApiRequest
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    PODS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import PODS, JsonObject, Resource
 from tests.contract.bodies import config_map, delete_options, eviction, is_going, owner, pod, tree
 from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence
@@ -65,71 +59,6 @@ async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
         await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
     world.record("the pod", grace=ending["deletionGracePeriodSeconds"])
     await world.until_gone(PODS, "a")
-
-
-def _guard(world: World, kind: str, **webhook: object) -> JsonObject:
-    """Return a configuration of one webhook with such fields, or without those that are None."""
-    hook = {
-        "name": "guard.example.org",
-        "clientConfig": {"url": "https://127.0.0.1:1/x"},
-        "rules": [RULE],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        **webhook,
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": world.unique("guard")},
-        "webhooks": [{key: value for key, value in hook.items() if value is not None}],
-    }
-
-
-RULE: JsonObject = {
-    "operations": ["UPDATE"],
-    "apiGroups": ["nothing.example.org"],
-    "apiVersions": ["v1"],
-    "resources": ["nothings"],
-}
-SERVICE: JsonObject = {"service": {"namespace": "x", "name": "y", "path": "/z"}}
-
-
-@sequence("kinds")
-async def webhook_configurations(world: World) -> None:
-    fields: tuple[tuple[str, JsonObject], ...] = (
-        ("Validating", {}),
-        ("Mutating", {}),
-        ("Validating", {"clientConfig": SERVICE}),
-        ("Validating", {"clientConfig": {"url": "https://127.0.0.1:1/x", "caBundle": "eA=="}}),
-        (
-            "Mutating",
-            {
-                "failurePolicy": "Ignore",
-                "matchPolicy": "Exact",
-                "timeoutSeconds": 3,
-                "reinvocationPolicy": "IfNeeded",
-                "sideEffects": "NoneOnDryRun",
-                "objectSelector": {"matchLabels": {"x": "y"}},
-            },
-        ),
-    )
-    for kind, webhook in fields:
-        resource = MUTATING_WEBHOOKS if kind == "Mutating" else VALIDATING_WEBHOOKS
-        await world.create(resource, _guard(world, kind, **webhook))
-        with world.quietly():
-            await world.delete(resource, world.unique("guard"))
-
-
-@sequence("kinds")
-async def a_configuration_counts_its_generations(world: World) -> None:
-    name = world.unique("guard")
-    await world.make(VALIDATING_WEBHOOKS, _guard(world, "Validating"))
-    await world.patch(VALIDATING_WEBHOOKS, name, {"metadata": {"labels": {"x": "y"}}})
-    hooks: JsonObject = {"webhooks": [{"name": "guard.example.org", "timeoutSeconds": 3}]}
-    await world.patch(VALIDATING_WEBHOOKS, name, hooks, STRATEGIC_PATCH)
-    await world.list(VALIDATING_WEBHOOKS, fieldSelector=f"metadata.name={name}")
-    await world.delete(VALIDATING_WEBHOOKS, name)
-    await world.get(VALIDATING_WEBHOOKS, name)
 
 
 def _write(world: World, body: JsonObject) -> ApiRequest:

@@ -11,10 +11,10 @@
 
 A call is a verb of `World`, kind, target, body and query; `~` sends it unrecorded. The body of an
 object is what it has more than the shortest of its kind, or with `= $x` than what was answered to
-`x`; null removes a field, NULL says null, and `spec.replicas` is a path. In topics named
-`controllers_...` commands are methods of `ControllerRig`: `rest` says also how it came to be,
-`found` only what is there. `client` before a call has it done by the operator's own client, or the
-lab's. `//` begins a remark.
+`x`; `webhook` are fields of the only one of a configuration; null removes a field, NULL says null,
+and `spec.replicas` is a path. In topics named `controllers_...` commands are methods of
+`ControllerRig`: `rest` says also how it came to be, `found` only what is there. `client` before a
+call has it done by the operator's own client, or the lab's. `//` begins a remark.
 """
 
 import re
@@ -35,9 +35,11 @@ from rollout_lab.schemas.patches import merge
 
 from rollout_operator.kube.api import (
     KUSTOMIZATIONS,
+    MUTATING_WEBHOOKS,
     OCI_REPOSITORIES,
     SECRETS,
     STATEFULSETS,
+    VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
     JsonObject,
     Precondition,
@@ -78,6 +80,8 @@ KINDS: Final[Mapping[str, tuple[Resource, Callable[[str], JsonObject]]]] = {
             ("source", OCI_REPOSITORIES[0]),
             ("ks", KUSTOMIZATIONS[0]),
             ("revision", REVISIONS),
+            ("vhook", VALIDATING_WEBHOOKS),
+            ("mhook", MUTATING_WEBHOOKS),
         )
     },
 }
@@ -238,6 +242,8 @@ class _Teller:
         world, verb, target = self._world, found["verb"], found["target"] or ""
         resource, base = KINDS.get(found["kind"], (CONFIG_MAPS, None))
         body, query = self._read(found)
+        if target and not resource.is_namespaced:
+            target = world.unique(target)
         match verb:
             case "create" | "make" | "update":
                 whole = self._complete(base, target, found["base"], body or {})
@@ -294,7 +300,12 @@ class _Teller:
         else:
             assert base is not None, target
             whole = base(target)
-        return _restore(merge(whole, more))
+        more = dict(more)
+        first: Json = more.pop("webhook", None)
+        merged: Json = merge(whole, more)
+        if first:
+            merged["webhooks"] = [merge(merged["webhooks"][0], first)]
+        return _restore(merged)
 
     def _fill(self, value: Json) -> Json:
         """Return a value with what answers have said in it."""
@@ -305,14 +316,14 @@ class _Teller:
                 return [self._fill(each) for each in value]
             case "OTHER":
                 return OTHER_UID
-            case "NAMESPACE":
-                return self._world.namespace
             case str() if found := _REFERENCE.fullmatch(value):
                 answer = self._answers[found[1]]
                 if found[2] == "owner":
                     return bodies.owner(answer)
                 key = {"version": "resourceVersion", "token": "continue"}.get(found[2], found[2])
                 return str(child(answer, "metadata")[key])
+            case str():
+                return value.replace("NAMESPACE", self._world.namespace)
             case _:
                 return value
 
