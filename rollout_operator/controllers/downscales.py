@@ -8,7 +8,6 @@ under the lock of the set, so that they do not overtake those of a review to the
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,7 +15,9 @@ import msgspec
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.aio.queue import CANCELLATIONS
-from rollout_operator.controllers.worker import GuardedStep, Result
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.worker import Controller, GuardedStep, Result
 from rollout_operator.guards.downscales import (
     LATEST_REPEAT,
     PERSIST_LIMIT,
@@ -35,10 +36,9 @@ from rollout_operator.guards.prepared_pods import (
     assess_downscale_record,
     read_downscale_record,
 )
-from rollout_operator.guards.tracker import DownscaleTimes
 from rollout_operator.guards.turns import Locks, calls_lock
-from rollout_operator.kube.api import STATEFULSETS, Reader
-from rollout_operator.kube.store import PodStore, StatefulSetStore, is_older
+from rollout_operator.kube.api import STATEFULSETS, ApiClient
+from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.names import (
     DOWNSCALE_RECORD,
@@ -50,6 +50,8 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
     DownscaleRecord,
     Endpoint,
     Key,
@@ -78,6 +80,8 @@ from rollout_operator.telemetry.logs import log
 
 # Events alone miss nothing; this is for changes without an event.
 RESYNC: Final = timedelta(seconds=30)
+# Sets whose downscales are reconciled at a time; each mostly waits for pods.
+_WORKERS: Final = 8
 # Timers may be early by a little.
 _CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show a live read yet.
@@ -233,35 +237,77 @@ class _RecordsOfPods:
             self._by_set[set_uid] = left
 
 
-@dataclass(slots=True, kw_only=True)
-class DownscaleController:
+class DownscaleController(Feature):
     """Settles the downscales of each StatefulSet."""
 
-    sets: StatefulSetStore
-    pods: PodStore
-    downscales: Downscales
-    locks: Locks
-    records: DownscaleTimes
-    pod_records: PodRecords
-    calls: CancelCalls
-    client: Reader
-    clock: Clock
-    server_time: Callable[[], datetime]
-    cluster_domain: str
-    _cancellations: _UnprepareCalls = field(init=False)
-    _failures: dict[Uid, int] = field(default_factory=dict, init=False)
-    _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
-    """Records with a known outcome, so that no downscale is adopted again after its end."""
-    _removed: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        context: Context,
+        client: ApiClient,
+        calls: CancelCalls,
+        *,
+        process: str,
+        server_time: Callable[[], datetime],
+    ) -> None:
+        """`process` is a name that no other process of the namespace has."""
+        self._context = context
+        self.sets, self.pods, self.locks = context.sets, context.pods, context.locks
+        self.downscales, self.clock = context.downscales, context.clock
+        self.client, self.server_time = client, server_time
+        self.records, self.pod_records = context.make_records(client), PodRecords(client, process)
         self._cancellations = _UnprepareCalls(
             downscales=self.downscales,
             locks=self.locks,
-            calls=self.calls,
+            calls=calls,
             clock=self.clock,
-            cluster_domain=self.cluster_domain,
+            cluster_domain=context.settings.cluster_domain,
         )
+        self._failures: dict[Uid, int] = {}
+        self._known, self._removed = _RecordsOfPods(), _RecordsOfPods()
+        """Records with a known outcome, so that no downscale is adopted again after its end."""
+        self.controller = Controller(
+            "reconcile downscales", self.reconcile, workers=_WORKERS, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+
+    def start(self, tasks: TaskStack) -> None:
+        # Before any rollout is reconciled: a downscale underway holds its group back.
+        failed = self.adopt_all()
+        self.downscales.on_change(lambda uid, group: self.controller.add(uid))
+        for uid in (*failed, *self.downscales.list_sets()):
+            self.controller.add(uid)
+        super().start(tasks)
+        self._show()
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        for sts in (old, new):
+            # The time of the last downscale of a set that is gone is remembered, too.
+            if sts is not None and (new is None or self.downscales.remembers(sts.uid)):
+                self.controller.add(sts.uid)
+
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        for pod in (old, new):
+            uid = None if pod is None else pod.owner_uid
+            has_record = isinstance(pod, Pod) and pod.downscale_record != ""
+            if uid is not None and (has_record or self.downscales.remembers(uid)):
+                self.controller.add(uid)
+
+    def _show(self) -> None:
+        downscales, states = self.downscales, self._context.metrics.downscales
+        states.labels("underway").set_function(
+            lambda: (
+                downscales.count(ReservationState.PREPARING)
+                + downscales.count(ReservationState.OPEN)
+            )
+        )
+        states.labels("persisted").set_function(
+            lambda: downscales.count(ReservationState.PERSISTED)
+        )
+        states.labels("undoing").set_function(downscales.count_due)
+        states.labels("unreached").set_function(downscales.count_unreached)
+        self._context.health.part("pods", describe=downscales.describe_unreached)
 
     def adopt_all(self) -> list[Uid]:
         """Take over the downscales in the records on pods; return the sets where that is to come.

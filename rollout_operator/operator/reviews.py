@@ -21,7 +21,6 @@ from rollout_operator.config.flags import Config
 from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.context import Context, Process
 from rollout_operator.controllers.downscales import DownscaleController
-from rollout_operator.controllers.worker import Controller
 from rollout_operator.guards.downscales import ReservationState
 from rollout_operator.guards.prepared_pods import PodRecords
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient, Resource
@@ -29,13 +28,7 @@ from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Configuration, ConfigurationStore
 from rollout_operator.model.decode.installation import webhook_decoder
-from rollout_operator.model.objects import (
-    AnyPod,
-    AnySet,
-    Pod,
-    WebhookConfiguration,
-    list_failure_policies,
-)
+from rollout_operator.model.objects import Pod, WebhookConfiguration, list_failure_policies
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review, Scalable
 from rollout_operator.pki.bundle import is_ours
@@ -62,8 +55,6 @@ EVICTION_PATH: Final = "/admission/pod-eviction"
 _BUDGETS_PATH: Final = "/admission/zpdb-validation"
 LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
 """Paths of reviews that only the elected replica decides."""
-# Sets whose downscales are reconciled at a time; each mostly waits for pods.
-_WORKERS: Final = 8
 # After its last review a request is written within moments, where nothing else holds it up.
 _WRITE_LIMIT: Final = timedelta(seconds=1)
 # A namespace of which a review is the first sign is listed in a few milliseconds.
@@ -140,13 +131,15 @@ class Reviews:
         self._checking, self._reviewing = (
             context.open(name, Priority.ANSWER) for name in ("checking", "reviewing")
         )
-        self._settling = context.open("settling", Priority.READ)
         self._name = context.make_name()
         self._reads = UnconfirmedReads(context.settings.client_qps)
         self._calls = context.make_pod_client()
-        self._downscales = self._build_reconciler()
-        self.controller = Controller(
-            "reconcile downscales", self._downscales.reconcile, workers=_WORKERS, rng=context.rng
+        self._downscales = DownscaleController(
+            context,
+            context.open("settling", Priority.READ),
+            self._calls,
+            process=self._name,
+            server_time=partial(context.get_time, self._reviewing),
         )
         self._forwarder = forwarder
         self._led = {
@@ -166,8 +159,6 @@ class Reviews:
         self.peer_reviewer = replace(self.reviewer, hooks=hooks, keeps=lambda path: False)
         for path in self.reviewer.paths:
             context.metrics.denials.begin(name_route(path))
-        context.set_informer.on_change(self._on_set)
-        context.pod_informer.on_change(self._on_pod)
 
     @property
     def namespace(self) -> str:
@@ -187,6 +178,9 @@ class Reviews:
     def find_lack(self) -> str | None:
         return self._context.find_lack()
 
+    def lead(self, tasks: TaskStack) -> None:
+        self._downscales.start(tasks)
+
     async def close(self) -> None:
         await self._calls.close()
 
@@ -203,21 +197,8 @@ class Reviews:
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
-        self.controller.close()
-        await self.controller.wait_idle()
-
-    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
-        for sts in (old, new):
-            # The time of the last downscale of a set that is gone is remembered, too.
-            if sts is not None and (new is None or self._context.downscales.remembers(sts.uid)):
-                self.controller.add(sts.uid)
-
-    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
-        for pod in (old, new):
-            uid = None if pod is None else pod.owner_uid
-            has_record = isinstance(pod, Pod) and pod.downscale_record != ""
-            if uid is not None and (has_record or self._context.downscales.remembers(uid)):
-                self.controller.add(uid)
+        self._downscales.close()
+        await self._downscales.finish()
 
     async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
         downscales, changed = self._context.downscales, asyncio.Event()
@@ -329,47 +310,6 @@ class Reviews:
         An answer with a patch would fail a validating webhook, and a review names no webhook.
         """
         return self._configurations.collect_kinds(path) == {MUTATING_WEBHOOKS.kind}
-
-    def _build_reconciler(self) -> DownscaleController:
-        context = self._context
-        return DownscaleController(
-            sets=context.sets,
-            pods=context.pods,
-            downscales=context.downscales,
-            locks=context.locks,
-            records=context.make_records(self._settling),
-            pod_records=PodRecords(self._settling, self._name),
-            calls=self._calls,
-            client=self._settling,
-            clock=context.clock,
-            server_time=partial(context.get_time, self._reviewing),
-            cluster_domain=context.settings.cluster_domain,
-        )
-
-    def lead(self, tasks: TaskStack) -> None:
-        controller, downscales = self.controller, self._context.downscales
-        # Before any rollout is reconciled: a downscale underway holds its group back.
-        failed = self._downscales.adopt_all()
-        downscales.on_change(lambda uid, group: controller.add(uid))
-        for uid in (*failed, *downscales.list_sets()):
-            controller.add(uid)
-        tasks.start(controller.name, controller.run())
-        self._show_downscales()
-
-    def _show_downscales(self) -> None:
-        downscales, states = self._context.downscales, self._context.metrics.downscales
-        states.labels("underway").set_function(
-            lambda: (
-                downscales.count(ReservationState.PREPARING)
-                + downscales.count(ReservationState.OPEN)
-            )
-        )
-        states.labels("persisted").set_function(
-            lambda: downscales.count(ReservationState.PERSISTED)
-        )
-        states.labels("undoing").set_function(downscales.count_due)
-        states.labels("unreached").set_function(downscales.count_unreached)
-        self._context.health.part("pods", describe=downscales.describe_unreached)
 
 
 Choose = Callable[[Reviews], Reviewer]

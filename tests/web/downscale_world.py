@@ -14,7 +14,6 @@ from typing import Final, cast
 
 import msgspec
 
-from rollout_operator.aio.queue import Backoff
 from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
@@ -170,7 +169,6 @@ class World:
         self.sets, self.pods = context.sets, context.pods
         client = cast(ApiClient, self.client)
         observer = context.make_observer(client)
-        records = PodRecords(client, name)
         hook = PrepareDownscale(
             PrepareContext(
                 parents=Parents(
@@ -178,32 +176,24 @@ class World:
                     clock=self.clock,
                 ),
                 observer=observer, repeated=RepeatedReads(self.qps, self.clock),
-                locks=context.locks, downscales=context.downscales, pod_records=records,
-                records=context.make_records(client), pods=self.calls, clock=self.clock,
-                server_time=self.clock.now, namespace="test", cluster_domain="cluster.local.",
+                locks=context.locks, downscales=context.downscales,
+                pod_records=PodRecords(client, name), records=context.make_records(client),
+                pods=self.calls, clock=self.clock, server_time=self.clock.now,
+                namespace="test", cluster_domain="cluster.local.",
                 is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip
         controller = DownscaleController(
-            sets=self.sets, pods=self.pods, downscales=context.downscales, locks=context.locks,
-            records=context.make_records(client), pod_records=records, calls=self.calls,
-            client=client, clock=self.clock, server_time=self.clock.now,
-            cluster_domain="cluster.local.",
-        )  # fmt: skip
+            context, client, self.calls, process=name, server_time=self.clock.now
+        )
         executor = Executor(
             context, LabelRule(observer), OpenArbiter(), client=client, recording=client,
             on_step=lambda group, step: None,
         )  # fmt: skip
-        queue = Controller(
-            "downscales",
-            controller.reconcile,
-            workers=2,
-            backoff=Backoff(first=SECOND, most=15 * SECOND),
-            rng=lambda: 1,
-        )
         self.memory = Memory(
-            context.downscales, controller, hook, executor, observer, context.locks, queue
-        )
+            context.downscales, controller, hook, executor, observer, context.locks,
+            controller.controller,
+        )  # fmt: skip
         return self.memory
 
     def sync(self) -> None:
