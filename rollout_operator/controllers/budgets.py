@@ -10,11 +10,11 @@ second, and none where the role forbids it or the installed kind drops it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -32,15 +32,7 @@ from rollout_operator.guards.arbiter import (
 )
 from rollout_operator.guards.departed import BUDGET
 from rollout_operator.guards.grants import GrantState, InFlight, Recorder, read_record
-from rollout_operator.kube.api import (
-    PODS,
-    ZONE_BUDGETS,
-    JsonObject,
-    LiveReader,
-    Patcher,
-    Reader,
-    list_items,
-)
+from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject, LiveReader, list_items
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
 from rollout_operator.kube.rate_limit import Priority
@@ -335,9 +327,6 @@ READ_AGAIN: Final = timedelta(minutes=5)
 TRY_AGAIN: Final = timedelta(minutes=10)
 
 
-class _StatusClient(Reader, Patcher, Protocol): ...
-
-
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a budget as the API server shows it."""
 
@@ -352,25 +341,45 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
         return self.requested or self.status
 
 
-@dataclass(slots=True, kw_only=True)
-class BudgetStatuses:
-    """Reconciles the status of budgets, by their names; one at a time."""
+class BudgetReports(Feature):
+    """Writes the status of each budget, one at a time, in the process that acts.
 
-    client: _StatusClient
-    namespace: str
-    find_account: Callable[[str], BudgetAccount | None]
-    now: Callable[[], datetime]
-    """The API server's time."""
-    clock: Clock
-    _shown: dict[str, _Shown] = field(default_factory=dict, init=False)
-    _failures: dict[str, int] = field(default_factory=dict, init=False)
-    _read_at: timedelta | None = field(default=None, init=False)
-    """On the clock's `elapsed`, as `_not_before`."""
-    _not_before: timedelta = field(default=timedelta(0), init=False)
-    _is_reported: bool = field(default=False, init=False)
+    No decision rests on it.
+    """
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._context, self._budgets = context, budgets
+        self._client = context.open("reporting budgets", Priority.REPORT)
+        self._shown: dict[str, _Shown] = {}
+        self._failures: dict[str, int] = {}
+        self._read_at: timedelta | None = None
+        """On the clock's `elapsed`, as `_not_before`."""
+        self._not_before = timedelta(0)
+        self._is_reported = False
+        # The budgets that select a StatefulSet, and the other way round, as they were last seen.
+        self._names: dict[Uid, set[str]] = {}
+        self._zones: dict[str, tuple[Uid, ...]] = {}
+        self.controller = Controller(
+            "reconcile budget status", self.reconcile, workers=1, rng=context.rng
+        )
+        self.controllers = (self.controller,)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
+        context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
+        budgets.informer.on_change(lambda old, new: self._wake_all())
+        self._is_running = False
+
+    def start(self, tasks: TaskStack) -> None:
+        self._is_running = True
+        self._wake_all()
+        super().start(tasks)
+
+    async def finish(self) -> None:
+        """Return at once: the next process repeats a write that is cut off."""
 
     async def reconcile(self, name: str) -> Result:
-        left = self._not_before - self.clock.elapsed()
+        left = self._not_before - self._context.clock.elapsed()
         if left > timedelta(0):
             return Result(again=left)
         try:
@@ -381,14 +390,14 @@ class BudgetStatuses:
             again = await self._find_missing(name, error)
         except ApiError as error:
             again = self._record_failure(name, error)
-        await self.clock.sleep(_RECONCILE_PAUSE)
+        await self._context.clock.sleep(_RECONCILE_PAUSE)
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
         """Return when to reconcile again, None if there is no budget."""
-        if self._read_at is None or self.clock.elapsed() - self._read_at >= READ_AGAIN:
+        if self._read_at is None or self._context.clock.elapsed() - self._read_at >= READ_AGAIN:
             await self._read()
-        account = self.find_account(name)
+        account = self._find_account(name)
         if account is None:
             self._shown.pop(name, None)
             self._failures.pop(name, None)
@@ -401,7 +410,9 @@ class BudgetStatuses:
         if shown is None or shown.uid != uid:
             shown = _Shown(uid=uid, status=BudgetStatus())
         before = shown.newest
-        status = render_budget_status(described, generation, before=before, now=self.now())
+        status = render_budget_status(
+            described, generation, before=before, now=self._context.get_time(self._client)
+        )
         if status != before:
             await self._patch(name, uid, status)
         self._failures.pop(name, None)
@@ -410,10 +421,10 @@ class BudgetStatuses:
     async def _patch(self, name: str, uid: Uid, status: BudgetStatus) -> None:
         fields: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
         patch: JsonObject = {"metadata": {"uid": uid}, "status": fields}
-        body = await self.client.patch(
-            ZONE_BUDGETS, self.namespace, name, patch, subresource="status"
+        body = await self._client.patch(
+            ZONE_BUDGETS, self._context.namespace, name, patch, subresource="status"
         )
-        await self.clock.sleep(_WRITE_PAUSE)
+        await self._context.clock.sleep(_WRITE_PAUSE)
         stored = decode_budget_status(body).status
         is_dropped = stored == BudgetStatus()
         self._shown[name] = _Shown(uid=uid, status=stored, requested=None if is_dropped else status)
@@ -427,7 +438,7 @@ class BudgetStatuses:
     async def _read(self) -> None:
         """Read the statuses of all budgets. Raises ApiError."""
         shown: dict[str, _Shown] = {}
-        for item in await list_items(self.client, ZONE_BUDGETS, self.namespace):
+        for item in await list_items(self._client, ZONE_BUDGETS, self._context.namespace):
             try:
                 status = decode_budget_status(item)
             except DecodeError as error:
@@ -438,7 +449,7 @@ class BudgetStatuses:
                 is_same = before and (before.uid, before.status) == (now.uid, now.status)
                 shown[status.name] = before if before and is_same else now
         self._shown = shown
-        self._read_at = self.clock.elapsed()
+        self._read_at = self._context.clock.elapsed()
 
     async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:
         """Find out whether the budget is gone, or its kind has no status."""
@@ -446,7 +457,7 @@ class BudgetStatuses:
             await self._read()
         except ApiError as other:
             return self._record_failure(name, other)
-        account, shown = self.find_account(name), self._shown.get(name)
+        account, shown = self._find_account(name), self._shown.get(name)
         if account is None or shown is None or shown.uid != account.known.uid:
             return SETTLE  # or will be once the cache shows it
         self._give_up(error)
@@ -465,46 +476,10 @@ class BudgetStatuses:
 
     def _give_up(self, why: ApiError | str) -> None:
         """Write nothing for a while, and log that once."""
-        self._not_before = self.clock.elapsed() + TRY_AGAIN
+        self._not_before = self._context.clock.elapsed() + TRY_AGAIN
         if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)
         self._is_reported = True
-
-
-class BudgetReports(Feature):
-    """Writes the status of each budget, in the process that acts; no decision rests on it."""
-
-    def __init__(self, context: Context, budgets: Budgets) -> None:
-        self._budgets = budgets
-        # The budgets that select a StatefulSet, and the other way round, as they were last seen.
-        self._names: dict[Uid, set[str]] = {}
-        self._zones: dict[str, tuple[Uid, ...]] = {}
-        client = context.open("reporting budgets", Priority.REPORT)
-        statuses = BudgetStatuses(
-            client=client,
-            namespace=context.namespace,
-            find_account=self._find_account,
-            now=partial(context.get_time, client),
-            clock=context.clock,
-        )
-        self.controller = Controller(
-            "reconcile budget status", statuses.reconcile, workers=1, rng=context.rng
-        )
-        self.controllers = (self.controller,)
-        context.set_informer.on_change(self._on_set)
-        context.pod_informer.on_change(self._on_pod)
-        context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
-        context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
-        budgets.informer.on_change(lambda old, new: self._wake_all())
-        self._is_running = False
-
-    def start(self, tasks: TaskStack) -> None:
-        self._is_running = True
-        self._wake_all()
-        super().start(tasks)
-
-    async def finish(self) -> None:
-        """Return at once: the next process repeats a write that is cut off."""
 
     def _find_account(self, name: str) -> BudgetAccount | None:
         """Return the account of a budget, and remember whose changes concern it."""

@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.budgets import BudgetStatuses
-from rollout_operator.guards.arbiter import BudgetAccount
+from rollout_operator.controllers.budgets import BudgetReports, Budgets
+from rollout_operator.guards.arbiter import Accounts, BudgetAccount
 from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.budget import BudgetVersions
 from rollout_operator.model.description import BudgetDescription, Waiting
 from rollout_operator.model.names import NotElected, Uid
 from rollout_operator.model.outcome import Code
 from tests.controllers.fake_client import FakeClient
+from tests.controllers.fed_context import FedContext
 from tests.virtual_time import VirtualClock, elapsed
 from tests.web.client_stage import ClientStage, brief
 
@@ -73,11 +74,12 @@ class StatusStage(ClientStage):
 
     def _begin(self) -> None:
         clock = VirtualClock()
-        self.statuses = BudgetStatuses(
-            client=self.kind, namespace="test", find_account=self._find, clock=clock, now=clock.now
-        )
+        context = FedContext(self.kind, clock)
+        budgets = Budgets(context)
+        budgets.accounts = cast(Accounts, self)
+        self.statuses = BudgetReports(context, budgets)
 
-    def _find(self, name: str) -> BudgetAccount | None:
+    def find(self, name: str) -> BudgetAccount | None:
         if name not in self.said:
             return None
         known = BudgetVersions(
@@ -111,7 +113,7 @@ class StatusStage(ClientStage):
         self._begin()
 
     async def do_wait(self, seconds: float) -> None:
-        await self.statuses.clock.sleep(timedelta(seconds=seconds))
+        await VirtualClock().sleep(timedelta(seconds=seconds))
 
     async def do_down(self, name: str, pods: str) -> None:
         """Have it be said of a budget that so many pods are down."""
