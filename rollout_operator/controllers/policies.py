@@ -3,6 +3,8 @@
 A batch is recorded in the status of its policy before a pod of it is deleted, so that no process
 repeats a batch or shortens the pause that follows. `planning.policies` decides which pods may go;
 the executor deletes them after a live read, under the budgets and locks of all others.
+
+Imported only where policies are switched on.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The reviews of each namespace, and the controller of the downscales that they allow.
+"""The reviews of each namespace, and the webhook configurations that name them.
 
 Which server serves them is decided in `operator.webhooks`. A review is answered by the namespace of
 its object. One of a namespace that is not watched is answered by the first namespace, which says
