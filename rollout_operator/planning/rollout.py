@@ -57,6 +57,8 @@ Limit: TypeAlias = Callable[[StatefulSet], int]
 
 # Kubelets write whole seconds.
 _WHOLE_SECOND: Final = timedelta(seconds=1)
+# No clock is trusted to be further ahead: larger times may not fit into a datetime.
+_FURTHEST: Final = timedelta(days=365)
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +87,7 @@ class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Gate: TypeAlias = Callable[[RolloutZone, Sequence[RolloutZone]], Hold | None]
-"""What keeps a zone from being begun, given all others. It is asked while all are whole."""
+"""What keeps a zone from being begun, given all others. It is asked while those are whole."""
 
 
 class Walk(msgspec.Struct, kw_only=True):
@@ -163,7 +165,7 @@ def walk_zones(
     elif left:
         walk.waits += _list_paused(zones)
     elif short:
-        _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit)
+        _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit, gate)
     else:
         _walk_whole(walk, zones, limit, gate)
     if not walk.actions and not walk.waits:
@@ -204,27 +206,28 @@ def find_soak(
 
 
 def choose_zone_pods(
-    zone: RolloutZone, readiness: Readiness, limit: Limit
+    zone: RolloutZone, readiness: Readiness, limit: Limit, *, is_held: bool = False
 ) -> tuple[ReplacePods | None, Reason | None]:
     # A percentage of the pods in use: newcomers do not raise it.
     most = limit(replace(readiness.sts, replicas=readiness.used))
-    return choose_pods(readiness, most, others_down=zone.unavailable - readiness.unavailable)
+    others_down = zone.unavailable - readiness.unavailable
+    return choose_pods(readiness, most, others_down=others_down, is_held=is_held)
 
 
 def choose_pods(
-    readiness: Readiness, limit: int, *, others_down: int = 0
+    readiness: Readiness, limit: int, *, others_down: int = 0, is_held: bool = False
 ) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods to delete while at most `limit` are down, and why the others wait.
 
     Broken pods go first and do not use up the limit: they count as down already. Newcomers hold no
-    data and go whatever else is down. Healthy pods go in the given order. `others_down` pods are
-    unavailable in other StatefulSets of the zone.
+    data and go whatever else is down. Healthy pods go in the given order, unless they are held.
+    `others_down` pods are unavailable in other StatefulSets of the zone.
     """
     revision = readiness.sts.update_revision
     broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
     healthy = [pod for pod in readiness.standing if pod.revision != revision]
     unavailable = readiness.unavailable + others_down
-    room = limit - unavailable
+    room = 0 if is_held else limit - unavailable
     shares = (
         _share(readiness, newcomers, len(newcomers)),
         *_choose_unanswered(readiness, limit),
@@ -495,9 +498,11 @@ def _walk_several(
     walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, severity))
 
 
-def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], limit: Limit) -> None:
+def _walk_short(
+    walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], limit: Limit, gate: Gate
+) -> None:
     """Plan the only zone that is short, and say why the others wait (ROLL-16)."""
-    _plan_zone(walk, zone, limit)
+    _plan_zone(walk, zone, limit, _find_hold(zone, others, gate))
     behind = _list_waiting(others)
     if walk.actions or not behind:
         walk.waits += _wait_behind(zone, others)
@@ -513,29 +518,35 @@ def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], li
 def _walk_whole(walk: Walk, zones: Sequence[RolloutZone], limit: Limit, gate: Gate) -> None:
     """All zones are whole: plan them in order up to the first with outdated pods."""
     for place, zone in enumerate(zones):
-        is_next = any(map(is_waiting, zone.readinesses))
-        hold = gate(zone, [other for other in zones if other is not zone]) if is_next else None
-        if hold is None:
-            _plan_zone(walk, zone, limit)
-        else:
-            # What holds no data goes all the same.
-            _plan_zone(walk, zone, lambda sts: 0)
-            walk.waits, walk.held_until = [hold.reason], hold.until
+        others = [other for other in zones if other is not zone]
+        _plan_zone(walk, zone, limit, _find_hold(zone, others, gate))
         if walk.turn is not None:
             walk.waits += _wait_behind(zone, zones[place + 1 :])
             break
 
 
-def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit) -> None:
-    """Plan the first StatefulSet with outdated pods, and record those that are done."""
+def _find_hold(zone: RolloutZone, others: Sequence[RolloutZone], gate: Gate) -> Hold | None:
+    return gate(zone, others) if any(map(is_waiting, zone.readinesses)) else None
+
+
+def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit, hold: Hold | None) -> None:
+    """Plan the first StatefulSet with outdated pods, and record those that are done.
+
+    A hold keeps the healthy pods: what crashes or holds no data goes all the same.
+    """
     for readiness in zone.readinesses:
         if not is_waiting(readiness):
             _plan_done(walk, readiness)
         elif walk.turn is None:
             walk.turn = readiness
-            action, wait = choose_zone_pods(zone, readiness, limit)
+            action, wait = choose_zone_pods(zone, readiness, limit, is_held=hold is not None)
             walk.actions += [action] if action else []
-            walk.waits += [wait] if wait else []
+            # With a hold the budget explains nothing, but what is down does.
+            says_more = hold is None or not (action or zone.is_whole)
+            walk.waits += [wait] if wait and says_more else []
+            if hold is not None:
+                walk.waits.append(hold.reason)
+                walk.held_until = hold.until
 
 
 def _plan_done(walk: Walk, readiness: Readiness) -> None:
@@ -598,14 +609,15 @@ def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reaso
 
 
 def _list_available(readinesses: Iterable[Readiness], now: datetime) -> Iterator[datetime]:
-    """Yield since when pods are available at the earliest; now, where that is unknown."""
+    """Yield since when pods are available, by the clocks of kubelets; now, where that is unknown.
+
+    With a clock that is ahead the time is later than now, and no pod is ready before it is created.
+    """
     for readiness in readinesses:
         patience = timedelta(seconds=readiness.sts.min_ready_seconds)
         for pod in readiness.standing:
-            since = pod.ready_since or pod.created or now
-            if since > now:  # a clock is ahead
-                since = min(pod.created or now, now)
-            yield min(since + patience, now)
+            times = [time for time in (pod.created, pod.ready_since) if time is not None]
+            yield min(max(times, default=now), now + _FURTHEST) + patience
 
 
 def _has_updated(readiness: Readiness) -> bool:
