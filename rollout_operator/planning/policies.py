@@ -500,12 +500,11 @@ def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
     # Without a pause the next pod of the same StatefulSet goes when one is back (MAZ-42).
     if case.open and (policy.interval or case.open.set_name != name):
         return Hold(reason=_explain_open(case, case.open))
-    if case.batch is None or case.batch.zone != zone.name:
-        others = [other for other in case.zones if other is not zone]
-        soak = read_group_soak(case.snapshot.group)
-        soak = replace(soak, span=max(soak.span, policy.zone_interval))
-        if hold := find_soak(zone, others, soak, case.now):
-            return hold
+    others = [other for other in case.zones if other is not zone]
+    soak = read_group_soak(case.snapshot.group)
+    soak = replace(soak, span=max(soak.span, policy.zone_interval))
+    if hold := find_soak(zone, others, soak, case.now):
+        return hold
     if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_next_second(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
