@@ -36,8 +36,9 @@ from rollout_operator.planning.budgets import (
 from rollout_operator.planning.wording import count, verb
 
 # An eviction that was refused is awaited for so long. `kubectl drain` repeats it every 5 s, the
-# cluster autoscaler every 10 s.
-AWAITED: Final = timedelta(seconds=20)
+# cluster autoscaler every 10 s, Cluster API and Gardener every 20 s, some others every 30 s. One
+# that comes back later finds its place taken, each time.
+AWAITED: Final = timedelta(seconds=45)
 # Further evictions get no turn.
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
