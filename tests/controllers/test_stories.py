@@ -46,25 +46,20 @@ def _list_texts(*patterns: str) -> list[Path]:
 @pytest.mark.parametrize(
     "story", read_stories(*_list_texts("*.txt", "r*/*.txt", "releases/sources/*.txt"))
 )
-def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    _play(story, golden, lines)
+@in_virtual_time
+async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+    await _play(story, golden, lines)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "story", read_stories(*_list_texts("policies/*.txt", "scaling/*.txt", "releases/sandbox/*.txt"))
 )
-def test_story_of_a_cluster(story: Story, golden: Golden, lines: list[str]) -> None:
-    _play(story, golden, lines)
+@in_virtual_time
+async def test_story_of_a_cluster(story: Story, golden: Golden, lines: list[str]) -> None:
+    await _play(story, golden, lines)
 
 
-def _play(story: Story, golden: Golden, lines: list[str]) -> None:
+async def _play(story: Story, golden: Golden, lines: list[str]) -> None:
     make = STAGES.get(story.path.stem) or STAGES[story.path.parent.name]
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await make(lines).play(story.commands))
-
-    run()
-    story.check(found, golden)
+    story.check(await make(lines).play(story.commands), golden)

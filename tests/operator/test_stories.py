@@ -8,7 +8,7 @@ import pytest
 from tests.goldens import Golden
 from tests.operator.event_stage import EventStage
 from tests.operator.stage import OperatorStage
-from tests.stories import Stage, Story, read_stories
+from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 
 HERE: Final = Path(__file__).parent
@@ -17,28 +17,19 @@ TEXTS: Final = {*HERE.glob("*.txt")} - {EVENTS, HERE / "flags.txt"}
 
 
 @pytest.mark.parametrize("story", read_stories(EVENTS))
-def test_events(
+@in_virtual_time
+async def test_events(
     story: Story, golden: Golden, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _play(story, golden, EventStage(lines, monkeypatch))
+    story.check(await EventStage(lines, monkeypatch).play(story.commands), golden)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("story", read_stories(*TEXTS))
-def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
+@in_virtual_time
+async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     about = story.path.stem
     stage = OperatorStage(
         lines, has_webhooks=about == "scaling", is_quick=about in ("scaling", "marks")
     )
-    _play(story, golden, stage)
-
-
-def _play(story: Story, golden: Golden, stage: Stage) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await stage.play(story.commands))
-
-    run()
-    story.check(found, golden)
+    story.check(await stage.play(story.commands), golden)

@@ -121,15 +121,9 @@ async def test_files(story: Story, golden: Golden, tmp_path: Path, lines: list[s
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "bundles.txt"))
-def test_bundles(story: Story, golden: Golden, lines: list[str]) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await BundleStage(lines).play(story.commands))
-
-    run()
-    story.check(found, golden)
+@in_virtual_time
+async def test_bundles(story: Story, golden: Golden, lines: list[str]) -> None:
+    story.check(await BundleStage(lines).play(story.commands), golden)
 
 
 @given(st.lists(st.sampled_from(["none", "first", "other"]), min_size=1, max_size=6))

@@ -14,13 +14,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "examine.txt", HERE / "inspect.txt"))
-def test_story(story: Story, golden: Golden) -> None:
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
     stage = ExamineStage() if story.path.stem == "examine" else InspectStage()
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await stage.play(story.commands))
-
-    run()
-    story.check(found, golden)
+    story.check(await stage.play(story.commands), golden)
