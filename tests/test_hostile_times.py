@@ -24,7 +24,6 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.scaling import format_entry
 from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
-from tests.guards.arbiter_bench import part
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, pod, three_zones, tracked
 
@@ -55,9 +54,9 @@ def test_sec25_whatever_time_is_read_has_room_for_what_is_added(at: str) -> None
         "startTime": at,
         "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}],
     }
-    record = {"uid": part(raw, "metadata")["uid"], "by": "x", "at": at}
+    record = {"uid": raw["metadata"]["uid"], "by": "x", "at": at}
     text = msgspec.json.encode(record).decode()
-    part(raw, "metadata")["annotations"] = {DISRUPTION_RECORD: text, READY_TIME: at}
+    raw["metadata"]["annotations"] = {DISRUPTION_RECORD: text, READY_TIME: at}
     found = decode_pod(msgspec.json.encode(raw))
     assert found.was_ready is False
     if at in UNFIT:
@@ -75,8 +74,8 @@ def test_sec25_whatever_time_is_read_has_room_for_what_is_added(at: str) -> None
 
 def _annotate(world: World, kind: str, name: str, **annotations: str) -> None:
     one = copy.deepcopy(world.client.objects[kind, name])
-    meta = part(one, "metadata")
-    meta["annotations"] = {**part({"annotations": {}, **meta}, "annotations"), **annotations}
+    meta = one["metadata"]
+    meta["annotations"] = {**{"annotations": {}, **meta}["annotations"], **annotations}
     world.client.put(kind, one)
     world.sync()
 
@@ -98,7 +97,7 @@ async def test_sec25_a_record_and_a_downscale_of_any_time(
     def forge() -> None:
         if is_leaving:
             one = copy.deepcopy(world.client.objects["pods", "zone-a-4"])
-            part(one, "metadata")["deletionTimestamp"] = "2026-01-02T03:00:00Z"
+            one["metadata"]["deletionTimestamp"] = "2026-01-02T03:00:00Z"
             world.client.put("pods", one)
         _annotate(world, "statefulsets", "zone-a", **{LAST_DOWNSCALE: at})
         _annotate(world, "pods", "zone-a-4", **{DOWNSCALE_RECORD: _record(at)})
@@ -112,7 +111,7 @@ async def test_sec25_a_record_and_a_downscale_of_any_time(
         await world.watch()
         await world.pass_time(180)
         assert world.recorded() == []
-        assert world.memory.downscales.list_sets() == []
+        assert world.context.downscales.list_sets() == []
     assert not [line for line in lines if "level=error" in line]
 
 
@@ -173,7 +172,7 @@ async def test_sec25_a_set_whose_records_fail_by_a_bug_holds_no_start_up(
     monkeypatch.setattr(DownscaleController, "_adopt", fail)
     world.restart()
     async with world.controlling():
-        assert world.memory.downscales.list_sets() == ["uid-zone-c"]
+        assert world.context.downscales.list_sets() == ["uid-zone-c"]
         (line,) = [line for line in lines if "Cannot adopt" in line]
         assert "zone=zone-a" in line
         await world.pass_time(120)

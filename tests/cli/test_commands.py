@@ -17,14 +17,16 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "wait.txt", HERE / "explain.txt"))
-def test_story(story: Story, golden: Golden) -> None:
-    play(story, golden)
+@in_virtual_time
+async def test_story(story: Story, golden: Golden) -> None:
+    await play(story, golden)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("story", read_stories(HERE / "wait_long.txt"))
-def test_long_story(story: Story, golden: Golden) -> None:
-    play(story, golden)
+@in_virtual_time
+async def test_long_story(story: Story, golden: Golden) -> None:
+    await play(story, golden)
 
 
 def test_what_is_requested_of_a_rollout_counts_before_it_has_had_an_effect() -> None:
@@ -36,12 +38,5 @@ def test_what_is_requested_of_a_rollout_counts_before_it_has_had_an_effect() -> 
     assert reached == [True, False, False, True]
 
 
-def play(story: Story, golden: Golden) -> None:
-    found: list[str] = []
-
-    @in_virtual_time
-    async def run() -> None:
-        found.extend(await CommandStage().play(story.commands))
-
-    run()
-    story.check(found, golden)
+async def play(story: Story, golden: Golden) -> None:
+    story.check(await CommandStage().play(story.commands), golden)

@@ -15,7 +15,7 @@ from rollout_lab.apiserver.store import read_selection
 from rollout_lab.schemas.patches import merge, patched
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource
-from rollout_operator.model.names import ApiError, Conflict, NotFound
+from rollout_operator.model.names import ApiError, Conflict, NotFound, UnknownOutcome
 
 Json = dict[str, Any]
 
@@ -128,6 +128,8 @@ class FakeClient:
         self.deleted: list[str] = []
         self.status_writes: list[Json] = []
         self.calls: list[str] = []
+        self.lost: set[str] = set()
+        """Patches that are carried out and get no answer."""
         self.fail_delete: dict[str, deque[ApiError]] = {}
         """Errors of the next deletes of an object, by name; it stays."""
         self.before: Callable[[str], None] = lambda call: None
@@ -249,14 +251,19 @@ class FakeClient:
         place = (resource.plural, subresource, name) if subresource else (resource.plural, name)
         await self._record(f"patch {'/'.join(place)}")
         held = self._held(resource, name)
-        if not isinstance(patch, dict):
-            return self._write(resource, name, apply_steps(held, patch))
-        wanted = patch.get("metadata")
-        wanted = wanted if isinstance(wanted, dict) else {}
-        for key in ("uid", "resourceVersion"):
-            if wanted.get(key, meta_of(held)[key]) != meta_of(held)[key]:
-                raise Conflict(f"metadata.{key} is another one", status=409)
-        return self._write(resource, name, copy.deepcopy(merge(held, patch)))
+        if isinstance(patch, dict):
+            wanted = patch.get("metadata")
+            wanted = wanted if isinstance(wanted, dict) else {}
+            for key in ("uid", "resourceVersion"):
+                if wanted.get(key, meta_of(held)[key]) != meta_of(held)[key]:
+                    raise Conflict(f"metadata.{key} is another one", status=409)
+            made = copy.deepcopy(merge(held, patch))
+        else:
+            made = apply_steps(held, patch)
+        body = self._write(resource, name, made)
+        if f"patch {'/'.join(place)}" in self.lost:
+            raise UnknownOutcome(f"patch {resource.plural} {name}: no answer")
+        return body
 
     def _held(self, resource: Resource, name: str) -> Json:
         found = self.objects.get((resource.plural, name))

@@ -11,8 +11,8 @@ from rollout_lab.schemas.patches import merge
 from rollout_operator.controllers.observe import choose_most_live_reads
 from rollout_operator.model.names import ApiError, DecodeError, GroupName
 from rollout_operator.model.objects import Group, Unreadable
-from tests.controllers.fake_client import Json, pod_json, set_json
-from tests.guards.arbiter_bench import Process, RecordingClient, World, part
+from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
+from tests.guards.arbiter_bench import Process, World
 from tests.web.client_stage import ClientStage
 
 TURNS: Final = 30
@@ -23,7 +23,7 @@ class ReadStage(ClientStage):
 
     def _build(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         self.turns = asyncio.Semaphore(0)
-        client = RecordingClient(sets, pods)
+        client = FakeClient(sets, pods)
         self.process = Process(World(client=client, rules=[]))
         self._attend(client)
 
@@ -45,7 +45,7 @@ class ReadStage(ClientStage):
                 sets.append(set_json(name, replicas=many, labels=labels, selector=match))
                 pods += [pod_json(name, ordinal) for ordinal in range(many)]
                 for one in pods[-many:]:
-                    part(part(one, "metadata"), "labels").update(match)
+                    one["metadata"]["labels"].update(match)
         self._build(sets, pods)
 
     async def do_sets(self, *names: str) -> None:

@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatalog
 from rollout_operator.guards.grants import Answer, DisruptionRequest, InFlight, OwnDeletes, Recorder
-from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import salvage
-from rollout_operator.model.names import DecodeError, Uid, UnknownOutcome
+from rollout_operator.model.names import DecodeError, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
-from tests.controllers.fake_client import FakeClient, Json, meta_of, pod_json, set_json
+from tests.controllers.fake_client import FakeClient, meta_of, pod_json, set_json
 from tests.planning.disruptions import budget
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
@@ -52,29 +51,6 @@ class CountingPods(PodStore):
         """Return the pods of an owner, and count that."""
         self.reads += 1
         return super().list_by_owner(uid)
-
-
-class RecordingClient(FakeClient):
-    """A FakeClient that may lose answers."""
-
-    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
-        super().__init__(sets, pods)
-        self.lost: set[str] = set()
-        """Calls that are carried out and get no answer."""
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        *rest: object,
-        **how: object,
-    ) -> bytes:
-        body = await super().patch(resource, namespace, name, patch)
-        if f"patch pods/{name}" in self.lost:
-            raise UnknownOutcome(f"patch pods {name}: no answer")
-        return body
 
 
 class Process:
@@ -110,11 +86,11 @@ class Process:
         found: list[StatefulSet | Unreadable] = []
         for one in sets:
             try:
-                found.append(decode_statefulset(raw(one)))
+                found.append(decode_statefulset(msgspec.json.encode(one)))
             except DecodeError as error:
-                found.append(salvage("StatefulSet", raw(one), error))
+                found.append(salvage("StatefulSet", msgspec.json.encode(one), error))
         self.sets.replace_all(found)
-        return self.pods.replace_all([decode_pod(raw(one)) for one in pods])
+        return self.pods.replace_all([decode_pod(msgspec.json.encode(one)) for one in pods])
 
     def cached(self, pod: str) -> Pod:
         """Return what the cache shows of a pod."""
@@ -134,7 +110,7 @@ class Process:
 class World:
     """The API server, what all processes know alike, and the processes."""
 
-    client: RecordingClient
+    client: FakeClient
     rules: Sequence[Budget]
     age: timedelta = timedelta(0)
     lacks: dict[DisruptionSource, str] = field(default_factory=dict)
@@ -146,7 +122,7 @@ class World:
 
     def live(self, pod: str) -> Pod:
         """Return a pod as the store has it."""
-        return decode_pod(raw(self.client.objects["pods", name_of(pod)]))
+        return decode_pod(msgspec.json.encode(self.client.objects["pods", name_of(pod)]))
 
     def change(self, pod: str, **metadata: object) -> None:
         """Change metadata of a pod: a new version."""
@@ -165,7 +141,7 @@ def world(
     names = [f"ingester-zone-{letter}" for letter in zones]
     sets = [set_json(name, replicas=pods, labels=dict(labels), update="old") for name in names]
     stand = [pod_json(name, ordinal) for name in names for ordinal in range(pods)]
-    return World(client=RecordingClient(sets, stand), rules=rules or (rule(),))
+    return World(client=FakeClient(sets, stand), rules=rules or (rule(),))
 
 
 def rule(max_unavailable: int = 1, **changes: object) -> Budget:
@@ -176,15 +152,3 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
 def name_of(pod: str) -> str:
     """Return the whole name of `a-0`."""
     return f"ingester-zone-{pod}"
-
-
-def part(one: Json, key: str) -> Json:
-    """Return an object inside of an object."""
-    found = one[key]
-    assert isinstance(found, dict)
-    return found
-
-
-def raw(one: Json) -> msgspec.Raw:
-    """Return an object as the decoders take it."""
-    return msgspec.Raw(msgspec.json.encode(one))

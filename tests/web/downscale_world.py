@@ -16,13 +16,8 @@ import msgspec
 
 from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.executor import Executor, LabelRule
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import Controller
-from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.prepared_pods import PodRecords
-from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.api import ApiClient
-from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.objects import Endpoint
@@ -34,7 +29,6 @@ from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownsc
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.controllers.fed_context import FedContext
 from tests.gates import OpenArbiter
-from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import VirtualClock
 
 GROUP: Final = GroupName("ingester")
@@ -123,20 +117,8 @@ class FakePods:
         self.confirmed.append(one)
 
 
-class Memory(msgspec.Struct):
-    """What dies with a process."""
-
-    downscales: Downscales
-    controller: DownscaleController
-    hook: PrepareDownscale
-    executor: Executor
-    observer: Observer
-    locks: Locks
-    queue: Controller[Uid]
-
-
 class World:
-    """All parts; `memory` is that of the running process."""
+    """The API server and the parts of the running process."""
 
     def __init__(
         self, sets: Sequence[Json], pods: Sequence[Json], *, tracker: str = "", qps: float = 0
@@ -149,33 +131,30 @@ class World:
         self.tracker = tracker
         self.clock = VirtualClock()
         self.client = FakeClient(sets, pods)
-        self.sets, self.pods = StatefulSetStore(), PodStore()
         self.calls = FakePods(self.clock)
         self.is_stopping = False
         self.starts = 0
-        self._synced: object = None
-        """What the API server had at the last sync, and what the caches have had since."""
-        self.sync()
-        self.memory = self.restart()
+        self.restart()
 
-    def restart(self) -> Memory:
+    def restart(self) -> None:
         """Forget everything but what the API server holds: a new process."""
         self.starts += 1
         name = f"process-{self.starts}"
         tracker = ("-use-zone-tracker", f"-zone-tracker.config-map-name={self.tracker}")
         context = FedContext(self.client, self.clock, None, *(tracker if self.tracker else ()))
-        context.sets.replace_all(self.sets.list_all())
-        context.pods.replace_all(self.pods.list_all())
-        self.sets, self.pods = context.sets, context.pods
+        self.context, self.sets, self.pods = context, context.sets, context.pods
+        self._synced: object = None
+        """What the API server had at the last sync, and what the caches have had since."""
+        self.sync()
         client = cast(ApiClient, self.client)
-        observer = context.make_observer(client)
-        hook = PrepareDownscale(
+        self.observer = context.make_observer(client)
+        self.hook = PrepareDownscale(
             PrepareContext(
                 parents=Parents(
                     self.sets, client, UnconfirmedReads(self.qps), namespace="test",
                     clock=self.clock,
                 ),
-                observer=observer, repeated=RepeatedReads(self.qps, self.clock),
+                observer=self.observer, repeated=RepeatedReads(self.qps, self.clock),
                 locks=context.locks, downscales=context.downscales,
                 pod_records=PodRecords(client, name), records=context.make_records(client),
                 pods=self.calls, clock=self.clock, server_time=self.clock.now,
@@ -183,18 +162,13 @@ class World:
                 is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip
-        controller = DownscaleController(
+        self.controller = DownscaleController(
             context, client, self.calls, process=name, server_time=self.clock.now
         )
-        executor = Executor(
-            context, LabelRule(observer), OpenArbiter(), client=client, recording=client,
+        self.executor = Executor(
+            context, LabelRule(self.observer), OpenArbiter(), client=client, recording=client,
             on_step=lambda group, step: None,
         )  # fmt: skip
-        self.memory = Memory(
-            context.downscales, controller, hook, executor, observer, context.locks,
-            controller.controller,
-        )  # fmt: skip
-        return self.memory
 
     def sync(self) -> None:
         """Bring the caches up to date: most of the time nothing has changed."""
@@ -213,21 +187,22 @@ class World:
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[None]:
         """Run the controller of the present process as the composition root does."""
-        memory = self.memory
-        failed = memory.controller.adopt_all()
-        memory.downscales.on_change(lambda uid, group: memory.queue.add(uid))
-        for uid in (*failed, *memory.downscales.list_sets()):
-            memory.queue.add(uid)
+        controller, downscales = self.controller, self.context.downscales
+        queue = controller.controller
+        failed = controller.adopt_all()
+        downscales.on_change(lambda uid, group: queue.add(uid))
+        for uid in (*failed, *downscales.list_sets()):
+            queue.add(uid)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(memory.queue.run())
+            tasks.create_task(queue.run())
             yield
-            memory.queue.close()
+            queue.close()
 
     async def watch(self) -> None:
         """Let the caches follow, and wake the controller as the informers do."""
         self.sync()
         for one in self.sets.list_all():
-            self.memory.queue.add(one.uid)
+            self.controller.controller.add(one.uid)
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, with caches that follow every second."""
@@ -240,12 +215,12 @@ class World:
     async def send_request(self, zone: str, to: int, **how: object) -> Verdict:
         """Send the prepare hook a review of fewer replicas; see `review`."""
         requested = self.review(zone, to, **how)
-        return await self.memory.hook.review(requested, self.clock.elapsed() + LIMIT)
+        return await self.hook.review(requested, self.clock.elapsed() + LIMIT)
 
     def review(self, zone: str, to: int, **how: object) -> Review:
         """Return a review of the Scale of a zone; `whole`: of the set itself."""
         whole, dry_run = bool(how.pop("whole", False)), bool(how.pop("dry_run", False))
-        held = decode_statefulset(raw(self.client.objects["statefulsets", zone]))
+        held = decode_statefulset(msgspec.json.encode(self.client.objects["statefulsets", zone]))
         assert not how, f"unknown {how}"
         old = Scalable(
             kind="StatefulSet" if whole else "Scale", uid=held.uid,
@@ -263,29 +238,29 @@ class World:
     def commit(self, zone: str, to: int, *, stamp: str = "") -> None:
         """Write a number of replicas, as the API server does; `stamp` is the annotation's value."""
         one = copy.deepcopy(self.client.objects["statefulsets", zone])
-        part(one, "spec")["replicas"] = to
+        one["spec"]["replicas"] = to
         for key in ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"):
-            part(one, "status")[key] = to
+            one["status"][key] = to
         if stamp:
-            part(part(one, "metadata"), "annotations")[LAST_DOWNSCALE] = stamp
-        meta = part(one, "metadata")
+            one["metadata"]["annotations"][LAST_DOWNSCALE] = stamp
+        meta = one["metadata"]
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.client.put("statefulsets", one)
 
     def write_metadata(self, field: str, zone: str, key: str, value: str | None) -> None:
         """Write or remove a label or an annotation, as a person does."""
         one = copy.deepcopy(self.client.objects["statefulsets", zone])
-        meta = part(one, "metadata")
-        part(meta, field)[key] = value
+        meta = one["metadata"]
+        meta[field][key] = value
         if value is None:
-            del part(meta, field)[key]
+            del meta[field][key]
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.client.put("statefulsets", one)
 
     def annotation(self, zone: str, key: str = LAST_DOWNSCALE) -> object:
         """Return what the API server holds."""
-        meta = part(self.client.objects["statefulsets", zone], "metadata")
-        return part(meta, "annotations").get(key)
+        meta = self.client.objects["statefulsets", zone]["metadata"]
+        return meta["annotations"].get(key)
 
     def recorded(self) -> list[str]:
         """Return the pods that carry a record."""
@@ -293,7 +268,7 @@ class World:
             pod.name
             for (plural, _), one in self.client.objects.items()
             if plural == "pods"
-            for pod in [decode_pod(raw(one))]
+            for pod in [decode_pod(msgspec.json.encode(one))]
             if pod.downscale_record
         ]
 
@@ -309,9 +284,9 @@ def zone(
     """Return a StatefulSet at rest."""
     grouped = {} if group is None else {"rollout-group": group}
     one = set_json(name, replicas=replicas, current="old", update="old")
-    part(one, "metadata")["labels"] = {**grouped, **labels}
-    part(one, "metadata")["annotations"] = dict(annotations)
-    part(one, "status")["updatedReplicas"] = replicas
+    one["metadata"]["labels"] = {**grouped, **labels}
+    one["metadata"]["annotations"] = dict(annotations)
+    one["status"]["updatedReplicas"] = replicas
     return one
 
 
@@ -326,10 +301,10 @@ def pod(
     """Return one pod; another UID makes it another pod."""
     one = pod_json(name, ordinal, ready=ready)
     one["spec"] = {"containers": [{"name": "main", "ports": [{"containerPort": 8080}]}]}
-    part(one, "metadata")["creationTimestamp"] = created
-    part(one, "status")["podIP"] = f"127.0.0.{100 + ordinal}"
+    one["metadata"]["creationTimestamp"] = created
+    one["status"]["podIP"] = f"127.0.0.{100 + ordinal}"
     if uid:
-        part(one, "metadata")["uid"] = uid
+        one["metadata"]["uid"] = uid
     return one
 
 

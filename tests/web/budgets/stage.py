@@ -29,7 +29,7 @@ from rollout_operator.web.dispatch import render_answer
 from rollout_operator.web.eviction import PodEviction
 from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
 from tests.controllers.fake_client import pod_json, set_json
-from tests.guards.arbiter_bench import LABELS, Process, name_of, part, rule, world
+from tests.guards.arbiter_bench import LABELS, Process, name_of, rule, world
 from tests.model.review_trees import review_tree
 from tests.planning.disruptions import PATTERN
 from tests.samples import read_samples
@@ -112,7 +112,7 @@ class BudgetStage(ClientStage):
             name.removeprefix(ZONES): str(text)
             for (plural, name), one in self.client.objects.items()
             if plural == "pods"
-            and (text := part(one, "metadata").get("annotations", {}).get(DISRUPTION_RECORD))
+            and (text := one["metadata"].get("annotations", {}).get(DISRUPTION_RECORD))
         }
         for word, names in (
             ("recorded", [name for name in now if now[name] != self.records.get(name)]),
@@ -132,7 +132,7 @@ class BudgetStage(ClientStage):
     def _read_grants(self) -> dict[str, str]:
         for (plural, name), one in self.client.objects.items():
             if plural == "pods":
-                self.uids[Uid(str(part(one, "metadata")["uid"]))] = name.removeprefix(ZONES)
+                self.uids[Uid(str(one["metadata"]["uid"]))] = name.removeprefix(ZONES)
         return {
             f"{pod}" if name == "x" else f"{pod} by {name}": grant.state.name.lower()
             for name, made in self.replicas.items()
@@ -472,7 +472,7 @@ class BudgetStage(ClientStage):
         """Add a zone of one pod in another group."""
         labels, name = {"rollout-group": group}, name_of(letter)
         made = pod_json(name, 0)
-        part(made, "metadata")["labels"] = labels
+        made["metadata"]["labels"] = labels
         self.client.put("pods", made)
         made = set_json(name, replicas=1, labels=labels, update="old", selector=labels)
         self.client.put("statefulsets", made)

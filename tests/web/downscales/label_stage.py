@@ -1,6 +1,7 @@
 """The commands of stories of labels: an object, the cache's view of it, reviews of its Scale."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Final
 
@@ -12,7 +13,6 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from rollout_operator.web.no_downscale import NoDownscale, Parents, UnconfirmedReads
 from tests.controllers.fake_client import FakeClient, Json
-from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage, digest
 from tests.web.downscale_world import zone
@@ -71,7 +71,7 @@ class LabelStage(ClientStage):
                 )
             )  # fmt: skip
         else:
-            self.cache.upsert(decode_statefulset(raw(_build(how))))
+            self.cache.upsert(decode_statefulset(json.dumps(_build(how)).encode()))
 
     async def do_closed(self) -> None:
         """Refuse what cannot be checked."""
@@ -118,8 +118,8 @@ def _read(words: tuple[str, ...]) -> dict[str, str]:
 
 def _build(how: dict[str, str]) -> Json:
     one = zone(NAME, 2, labels={} if how["label"] == "-" else {NO_DOWNSCALE: how["label"]})
-    part(one, "metadata").update(uid=how["uid"], resourceVersion=how["version"])
-    part(one, "metadata")["annotations"] = {"a": "b"} if "annotated" in how else {}
+    one["metadata"].update(uid=how["uid"], resourceVersion=how["version"])
+    one["metadata"]["annotations"] = {"a": "b"} if "annotated" in how else {}
     if "broken" in how:
         one["metadata"] = {"name": NAME, "labels": []} if how["broken"] == "labels" else {"name": 1}
     return {"metadata": {"name": NAME}} if "bare" in how else one

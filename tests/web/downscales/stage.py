@@ -45,7 +45,6 @@ from tests.forgeries import (
     move_ordinals,
     name_a_target,
 )
-from tests.guards.arbiter_bench import part, raw
 from tests.virtual_time import EPOCH
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
 from tests.web.downscale_world import (
@@ -139,10 +138,10 @@ class DownscaleStage(ClientStage):
         found = {}
         for (plural, name), one in self.client.objects.items():
             if plural == "statefulsets":
-                time = part(part(one, "metadata"), "annotations").get(LAST_DOWNSCALE, "")
+                time = one["metadata"]["annotations"].get(LAST_DOWNSCALE, "")
                 found[f"time {_short(name)}"] = brief(time)
             if plural == "configmaps":
-                entries = part(one, "data").items()
+                entries = one["data"].items()
                 found |= {
                     f"entry {_short(zone)}": brief(_read_entry(str(text))) for zone, text in entries
                 }
@@ -150,7 +149,7 @@ class DownscaleStage(ClientStage):
 
     async def do_state(self) -> str:
         """Show what is remembered: sets, reservations by state, pods to be told that they stay."""
-        ledger = self.world.memory.downscales
+        ledger = self.world.context.downscales
         counts = {
             f"{state.name.lower()} {_short(uid)}": 1
             for uid in ledger.list_sets()
@@ -164,7 +163,7 @@ class DownscaleStage(ClientStage):
 
     async def do_again(self, letter: str) -> str:
         """Reconcile a set, and show when it is looked at again."""
-        again = (await self.world.memory.controller.reconcile(Uid(f"uid-zone-{letter}"))).again
+        again = (await self.world.controller.reconcile(Uid(f"uid-zone-{letter}"))).again
         return "never" if again is None else f"{again.total_seconds():g}s"
 
     async def do_warnings(self) -> str:
@@ -180,7 +179,7 @@ class DownscaleStage(ClientStage):
 
     async def do_annotation(self, name: str) -> str:
         """Show the record on a pod."""
-        meta = part(self.client.objects["pods", f"zone-{name}"], "metadata")
+        meta = self.client.objects["pods", f"zone-{name}"]["metadata"]
         return str(meta["annotations"][DOWNSCALE_RECORD])
 
     async def do_prepared(self) -> str:
@@ -220,15 +219,17 @@ class DownscaleStage(ClientStage):
 
     async def do_adopt(self) -> None:
         """Take up the records, as a controller does when it starts."""
-        self.world.memory.controller.adopt_all()
+        self.world.controller.adopt_all()
 
     async def do_found(self, letter: str, start: str, end: str) -> None:
         """Take up a downscale that an earlier process had begun."""
-        sts = decode_statefulset(raw(self.client.objects["statefulsets", f"zone-{letter}"]))
-        if self.world.memory.downscales.get(sts.uid) is None:
+        sts = decode_statefulset(
+            msgspec.json.encode(self.client.objects["statefulsets", f"zone-{letter}"])
+        )
+        if self.world.context.downscales.get(sts.uid) is None:
             key = Key(set_uid=sts.uid, replicas_from=int(start), replicas_to=int(end))
             gone = [(Uid(f"uid-zone-{letter}-{end}-old"), f"zone-{letter}-{end}")]
-            self.world.memory.downscales.adopt(sts, key, EPOCH, gone)
+            self.world.context.downscales.adopt(sts, key, EPOCH, gone)
 
     # Clients
 
@@ -252,17 +253,15 @@ class DownscaleStage(ClientStage):
         if "broken" in how:
             review = replace(review, new=Unusable("broken"))
         until = self.world.clock.elapsed() + LIMIT
-        self.verdict = await self.world.memory.hook.review(review, until)
+        self.verdict = await self.world.hook.review(review, until)
         return digest(self.verdict)
 
     async def do_forge(self, lie: str, *words: str) -> str:
         """Send a review as the API server writes it, of the Scale or whole, but for a lie."""
         tree = make_review(self.world, "scale" if "scale" in words else "")
-        LIES[lie](part(tree, "request"), random.Random(1))
+        LIES[lie](tree["request"], random.Random(1))
         review = decode_review(msgspec.json.encode(tree))
-        return digest(
-            await self.world.memory.hook.review(review, self.world.clock.elapsed() + LIMIT)
-        )
+        return digest(await self.world.hook.review(review, self.world.clock.elapsed() + LIMIT))
 
     async def do_flood(self, number: str, *words: str) -> None:
         """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
@@ -270,7 +269,7 @@ class DownscaleStage(ClientStage):
         true = self.world.review("zone-a", 3, whole="whole" in how)
         reviews = [true if "a" in how else _make_up(true, at, how) for at in range(int(number))]
         until = self.world.clock.elapsed() + LIMIT
-        hook = self.world.memory.hook
+        hook = self.world.hook
         await self.flood(hook.review(one, until) for one in reviews)
 
     async def do_create(self, letter: str) -> None:
@@ -281,7 +280,7 @@ class DownscaleStage(ClientStage):
 
     async def do_lock(self) -> None:
         """Hold the group, as a rollout does."""
-        held = self.world.memory.locks.hold(group_lock(GROUP))
+        held = self.world.context.locks.hold(group_lock(GROUP))
         await self.stack.enter_async_context(held)
 
     async def do_write(self, letter: str, to: str, stamp: str = "") -> None:
@@ -334,14 +333,14 @@ class DownscaleStage(ClientStage):
     async def do_delete(self, letter: str) -> None:
         """Delete a set, and none of its pods."""
         self.kept = self.client.objects.pop(("statefulsets", f"zone-{letter}"))
-        self.world.memory.queue.add(Uid(f"uid-zone-{letter}"))
+        self.world.controller.controller.add(Uid(f"uid-zone-{letter}"))
         await self._see()
 
     async def do_recreate(self, letter: str, replicas: str) -> None:
         """Make the set anew; it adopts its pods one by one, one a second."""
         uid = Uid("uid-new")
         own = [
-            part(one, "metadata")
+            one["metadata"]
             for (plural, name), one in self.client.objects.items()
             if plural == "pods" and name.startswith(f"zone-{letter}-")
         ]
@@ -354,7 +353,7 @@ class DownscaleStage(ClientStage):
             meta["ownerReferences"] = [{**owner, "uid": uid}]
             self.world.sync()
             if meta["name"] == f"zone-{letter}-0":  # it carries a record, and its event wakes us
-                self.world.memory.queue.add(uid)
+                self.world.controller.controller.add(uid)
             await asyncio.sleep(1)
 
     # Caches
@@ -466,10 +465,10 @@ class DownscaleStage(ClientStage):
 
     async def do_roll(self) -> str:
         """Carry out what the caches call for, as planned before any downscale was reserved."""
-        memory = self.world.memory
-        group = replace(memory.observer.observe(GROUP), downscale=None)
+        world = self.world
+        group = replace(world.observer.observe(GROUP), downscale=None)
         (action,) = plan_group(group).actions
-        report = await memory.executor.carry_out(group, action)
+        report = await world.executor.carry_out(group, action)
         codes = [str(one.code) for one in report.reasons]
         return " ".join([f"{report.deleted} deleted", *codes])
 
@@ -496,14 +495,14 @@ class DownscaleStage(ClientStage):
                 ready="unready" not in how, created=_spell(how.get("created", LONG_AGO)),
             )  # fmt: skip
             if "noip" in how:
-                part(one, "status")["podIP"] = ""
+                one["status"]["podIP"] = ""
             self.client.put("pods", one)
         await self._see()
 
     async def do_stray(self, name: str) -> None:
         """Create a pod by hand, with the labels of its zone."""
         stray = copy.deepcopy(self.client.objects["pods", "zone-a-0"])
-        meta = part(stray, "metadata")
+        meta = stray["metadata"]
         meta |= {"name": name, "uid": "uid-stray", "ownerReferences": [], "annotations": {}}
         self.client.put("pods", stray)
         self.world.sync()
@@ -533,7 +532,7 @@ class DownscaleStage(ClientStage):
         """Make all records those of a release that did not write where pods are called."""
         for name in self.world.recorded():
             one = self.client.objects["pods", name]
-            annotations = part(part(one, "metadata"), "annotations")
+            annotations = one["metadata"]["annotations"]
             story = msgspec.json.decode(annotations[DOWNSCALE_RECORD])
             del story["target"]
             annotations[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
@@ -545,7 +544,7 @@ def make_review(world: World, subresource: str = "") -> Json:
     held = world.client.objects["statefulsets", "zone-a"]
     old = {"apiVersion": "apps/v1", "kind": "StatefulSet", **held}
     if subresource:
-        meta = {key: part(held, "metadata")[key] for key in ("name", "uid", "resourceVersion")}
+        meta = {key: held["metadata"][key] for key in ("name", "uid", "resourceVersion")}
         old = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta}
         old["spec"] = {"replicas": 5}
     names = {"group": "apps", "version": "v1", "resource": "statefulsets"}
@@ -553,7 +552,7 @@ def make_review(world: World, subresource: str = "") -> Json:
         "uid": "u-1", "resource": names, "requestResource": names, "name": "zone-a",
         "kind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
         "namespace": "test", "operation": "UPDATE", "userInfo": {"username": "hpa"},
-        "object": {**old, "spec": {**part(old, "spec"), "replicas": 3}}, "oldObject": old,
+        "object": {**old, "spec": {**old["spec"], "replicas": 3}}, "oldObject": old,
         "dryRun": False, "options": {"kind": "UpdateOptions"},
     }  # fmt: skip
     if subresource:
@@ -565,9 +564,9 @@ def _change_labels(**labels: str) -> Lie:
     """Have the same request change the labels, and the path."""
 
     def change(request: Json, rng: random.Random) -> None:
-        new = part(request, "object")
+        new = request["object"]
         annotations = {**WHERE, PREPARE_PATH: "another"}
-        new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": annotations}
+        new["metadata"] = {**new["metadata"], "labels": labels, "annotations": annotations}
 
     return change
 

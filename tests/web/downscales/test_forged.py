@@ -11,7 +11,6 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.names import PREPARE_PATH, DecodeError
 from tests.controllers.fake_client import Json
 from tests.forgeries import forge, list_leaves
-from tests.guards.arbiter_bench import part
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import LIMIT, PREPARED, WHERE, prepared_alone, three_zones, zone
 from tests.web.downscales.stage import make_review
@@ -35,26 +34,26 @@ async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says
                 review = decode_review(forge(body, rng))
             except DecodeError:
                 continue
-            await world.memory.hook.review(review, world.clock.elapsed() + LIMIT)
+            await world.hook.review(review, world.clock.elapsed() + LIMIT)
             await world.pass_time(rng.choice((0, 1, 20)))
         called = [call for call in world.calls.calls if call.method == "POST"]
         assert {call.path for call in called} <= {PATH}
         assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
         await world.pass_time(100)
         assert world.calls.prepared() == set()
-        assert world.memory.downscales.count(ReservationState.OPEN) == 0
+        assert world.context.downscales.count(ReservationState.OPEN) == 0
 
 
 @in_virtual_time
 async def test_sec09_every_field_of_a_review_is_lied_about() -> None:
     """No field is taken for true only because no test forged it."""
     review = make_review(three_zones())
-    body, leaves = msgspec.json.encode(review), set(list_leaves(part(review, "request")))
+    body, leaves = msgspec.json.encode(review), set(list_leaves(review["request"]))
     untouched, rng = set(leaves), random.Random(1)
     for _ in range(20_000):
         if not untouched:
             break
-        forged = part(msgspec.json.decode(forge(body, rng)), "request")
+        forged = msgspec.json.decode(forge(body, rng))["request"]
         untouched -= {one for one in untouched if _read(forged, one) != _read(review, one, 1)}
     assert untouched == set()
 

@@ -9,7 +9,6 @@ from rollout_operator.model.names import Throttled, Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.web.no_downscale import LATELY, RepeatedReads
-from tests.guards.arbiter_bench import part
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 from tests.web.downscale_world import LIMIT, WAIT, World, confirm, three_zones, tracked
 
@@ -51,7 +50,7 @@ async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> Non
     are un-prepared."""
     world = three_zones()
     assert await _cancel_at(world, step)
-    downscales = world.memory.downscales
+    downscales = world.context.downscales
     assert downscales.get(A) is None
     called = {call.uid for call in world.calls.calls}
     assert called <= {one.uid for one in downscales.of(A).backlog.due}
@@ -84,7 +83,7 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
         if tracker
         else three_zones(a=WAIT, b=WAIT)
     )
-    part(world.client.objects["statefulsets", "zone-c"], "metadata")["labels"] = {
+    world.client.objects["statefulsets", "zone-c"]["metadata"]["labels"] = {
         "rollout-group": "store", "grafana.com/prepare-downscale": "true"
     }  # fmt: skip
     world.sync()
@@ -101,7 +100,7 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
     assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
     assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
     assert {name[:6] for name in world.calls.names("POST")} == {"zone-a", "zone-c"}
-    assert not tracker or set(part(world.client.objects["configmaps", "zones"], "data")) == {
+    assert not tracker or set(world.client.objects["configmaps", "zones"]["data"]) == {
         "zone-a",
         "zone-c",
     }
@@ -111,17 +110,17 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
 async def test_w15_two_processes_at_once() -> None:
     """W-15, SI-11: neither knows of the other; pods of the second are told that they stay."""
     world = tracked(three_zones(tracker="zones", a=WAIT, b=WAIT))
-    first = world.memory
-    second = world.restart()
+    first = world.hook
+    world.restart()
     requested = (
-        memory.hook.review(world.review(name, 3), world.clock.elapsed() + LIMIT)
-        for memory, name in ((first, "zone-a"), (second, "zone-b"))
+        hook.review(world.review(name, 3), world.clock.elapsed() + LIMIT)
+        for hook, name in ((first, "zone-a"), (world.hook, "zone-b"))
     )
     verdicts = await asyncio.gather(*requested)
     assert sorted(verdict.is_allowed for verdict in verdicts) == [False, True]
     (lost,) = [verdict for verdict in verdicts if not verdict.is_allowed]
     assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY
-    assert len(part(world.client.objects["configmaps", "zones"], "data")) == 1
+    assert len(world.client.objects["configmaps", "zones"]["data"]) == 1
     assert len(world.calls.names("DELETE")) == 2
 
 
