@@ -36,6 +36,7 @@ ERRORS: Final[dict[str, ApiError]] = {
     "unknown": UnknownOutcome("no answer"),
     "unreachable": Unreachable("time-out"),
 }
+FAULTS: Final[dict[str, Exception]] = {**ERRORS, "bug": ZeroDivisionError("by a bug")}
 TODAY: Final = "2026-01-02T"
 
 
@@ -105,7 +106,7 @@ class ClientStage(stories.Steps):
 
     async def do_fail(self, error: str, call: str, times: str = "1000000") -> None:
         """Let calls that begin so fail."""
-        self.faults.append((call, ERRORS[error], int(times)))
+        self.faults.append((call, FAULTS[error], int(times)))
 
     async def do_hang(self, call: str, seconds: str = "86400") -> None:
         """Let calls that begin so take so long."""

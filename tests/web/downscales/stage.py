@@ -72,6 +72,7 @@ TARGET: Final[Json] = {"port": 8080, "path": "ingester/prepare", "service": "zon
 MOST_NAMES: Final = 8
 _WORDS: Final = re.compile(r'(?:msg|pods?|err)=("(?:\\.|[^"])*"|\S+)')
 
+_RAISED: Final = re.compile(r"\b[A-Z]\w*Error\b")
 
 class DownscaleStage(ClientStage):
     """Three zones of five pods each, which are prepared for a downscale; no controller runs."""
@@ -171,6 +172,13 @@ class DownscaleStage(ClientStage):
         found = [" ".join(_WORDS.findall(one)) for one in self.lines if "level=warn" in one]
         self.lines.clear()
         return "; ".join(found) or "no warning"
+
+    async def do_errors(self) -> str:
+        """Show which exceptions were logged as errors."""
+        found = {
+            one for line in self.lines if "level=error" in line for one in _RAISED.findall(line)
+        }
+        return " ".join(sorted(found)) or "no error"
 
     async def do_show(self) -> str:
         """Show the whole ConfigMap."""
