@@ -1,56 +1,20 @@
-"""Who was refused: in the log and in a metric of bounded size, whatever they call themselves."""
+"""Who was refused: in a metric of bounded size, whatever they call themselves."""
 
 from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.scaling import MAX_USER
 from rollout_operator.telemetry.metrics import MAX_USERS, OTHER, Denials, Metrics
 from tests.samples import read_samples
-from tests.web.webhook_world import body_of
 
 HOOK = "admission_no_downscale"
 NAME = "rollout_operator_webhook_denials_total"
-ACCOUNT = f"system:serviceaccount:{'n' * 63}:{'a' * 253}"
 NOW = timedelta(0)
-
-
-def user_of(username: object) -> str:
-    return decode_review(body_of(userInfo={"username": username})).user
 
 
 def counted(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return the counts by hook and user."""
     return read_samples(metrics, "webhook_denials_total")
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        pytest.param("kate", "kate", id="a name"),
-        pytest.param(ACCOUNT, ACCOUNT, id="the longest of a service account is whole"),
-        pytest.param("jürgen@example.com", "jürgen@example.com", id="letters of any script"),
-        pytest.param(
-            "a\nlevel=error\x1b[1m\0", "a\\nlevel=error\\x1b[1m\\x00", id="SEC-13 control"
-        ),
-        pytest.param("a\u202eb", "a\\u202eb", id="SEC-13 from right to left"),
-        pytest.param("x" * 1000, "x" * (MAX_USER - 3) + "...", id="a long one"),
-        pytest.param("x" * (1 << 20), "(1048578 bytes, more than 4096 are not read)", id="1 MiB"),
-        pytest.param(None, "", id="none"),
-    ],
-)
-def test_a_user_is_named_on_one_short_line(name: object, shown: str) -> None:
-    assert user_of(name) == shown
-
-
-def test_sec_13_an_endless_name_of_control_characters_is_short() -> None:
-    assert len(user_of("\x00" * 4000)) == MAX_USER
-
-
-@pytest.mark.parametrize("info", [None, {}, {"username": None, "groups": ["a"]}])
-def test_a_review_may_say_no_user(info: object) -> None:
-    assert decode_review(body_of(userInfo=info)).user == ""
 
 
 def test_a_user_of_any_name_is_shown_in_the_metric() -> None:
