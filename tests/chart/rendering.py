@@ -1,7 +1,7 @@
 """The chart as real helm renders it, and what tests check of the result."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,14 @@ RELEASE: Final = "rollout-operator"
 HELM_LIMIT_SECONDS: Final = 600
 
 Values = Mapping[str, Any]
+
+
+def walk(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all values by their paths, sections before what is in them."""
+    for key, value in values.items():
+        yield f"{path}{key}", value
+        if isinstance(value, dict):
+            yield from walk(value, f"{path}{key}.")
 
 
 class ChartError(Exception):

@@ -16,15 +16,14 @@ from tests.chart.rendering import (
     CHART,
     RELEASE,
     ChartError,
-    Values,
     is_hook,
     render_all,
     render_chart,
     run_helm,
+    walk,
 )
-from tests.chart.test_values import CONTAINER
 from tests.code_rules import ROOT
-from tests.rendered import NAMESPACE, get_field
+from tests.rendered import NAMESPACE, by_name, container_of
 
 pytestmark = pytest.mark.controlplane
 
@@ -55,14 +54,6 @@ LEFT_OUT: Final = re.compile(
     r"\.(\w+Seconds|failureThreshold|replicas|revisionHistoryLimit|imagePullPolicy|failurePolicy"
     r"|runAs(User|Group)|(requests|limits)\.\w+|labels\.grafana_dashboard)$"
 )
-
-
-def walk(values: Values, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all values by their paths, sections before what is in them."""
-    for key, value in values.items():
-        yield f"{path}{key}", value
-        if isinstance(value, dict):
-            yield from walk(value, f"{path}{key}.")
 
 
 def render_nulls(paths: list[str]) -> str:
@@ -100,13 +91,10 @@ def test_dep82_a_section_without_a_value_is_left_out_or_refused_by_its_name(path
 
 
 def test_dep82_any_other_value_may_be_null() -> None:
-    others = {
-        path
-        for path, value in walk(DEFAULTS)
-        if not isinstance(value, dict | list | bool) and path not in NEEDED
-    }
-    objects = [one for one in yaml.load_all(render_nulls(sorted(others)), yaml.CSafeLoader) if one]
-    leaves = [leaf for one in objects for leaf in _list_leaves(one)]
+    plain = {path for path, value in walk(DEFAULTS) if not isinstance(value, dict | list | bool)}
+    others = plain - NEEDED
+    objects = yaml.load_all(render_nulls(sorted(others)), yaml.CSafeLoader)
+    leaves = [leaf for one in objects if one for leaf in _list_leaves(one)]
 
     assert len(others) > 40
     assert [place for place, value in leaves if value is None and not LEFT_OUT.search(place)] == []
@@ -156,12 +144,9 @@ def test_hooks_run_commands_that_there_are_and_leave_nothing() -> None:
 def test_dep88_helm_finds_a_log_for_each_hook_of_the_test() -> None:
     """DEP-88: `helm test --logs` reads that of a pod of the same name, whatever the hook's kind."""
     text = run_helm("template", "a-release", CHART)
-    hooks = [
-        one["metadata"]
-        for one in yaml.safe_load_all(text)
-        if one and one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
-    ]
-    assert [one["name"] for one in hooks] == ["a-release-rollout-operator-test"] * 2
+    heads = [one["metadata"] for one in yaml.safe_load_all(text) if one and is_hook(one)]
+    hooks = [one["name"] for one in heads if one["annotations"]["helm.sh/hook"] == "test"]
+    assert hooks == ["a-release-rollout-operator-test"] * 2
 
 
 POLICIES: Final = "multiAZRollout.enabled=true"
@@ -215,12 +200,8 @@ def test_dep43_a_parent_chart_takes_it_under_an_alias(tmp_path: Path) -> None:
     """DEP-42, DEP-43: by the names that grafana's has there, with its condition."""
     shutil.copytree(CHART, tmp_path / "charts" / "rollout-operator")
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
-    dependency = {
-        "name": "rollout-operator",
-        "alias": "rollout_operator",
-        "version": version,
-        "condition": "rollout_operator.enabled",
-    }
+    named = {"name": "rollout-operator", "alias": "rollout_operator", "version": version}
+    dependency = {**named, "condition": "rollout_operator.enabled"}
     parent = {"apiVersion": "v2", "name": "mimir", "version": "1.0.0", "dependencies": [dependency]}
     (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
     for is_on in (True, False):
@@ -233,7 +214,5 @@ def test_dep43_a_parent_chart_takes_it_under_an_alias(tmp_path: Path) -> None:
 
 def test_a_plain_start_needs_no_flag_beyond_the_originals() -> None:
     """DEP-29: with the webhooks off, the namespace is all that is set."""
-    (deployment,) = (
-        one for one in render_chart({"webhooks": {"enabled": False}}) if one["kind"] == "Deployment"
-    )
-    assert read_config(get_field(deployment, f"{CONTAINER}.args")) == Config(namespace=NAMESPACE)
+    objects = by_name(render_chart({"webhooks": {"enabled": False}}))
+    assert read_config(container_of(objects)["args"]) == Config(namespace=NAMESPACE)

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from rollout_operator import __version__
+from tests.chart.rendering import walk
 from tests.chart.values_table import PAGE, list_undescribed, put_table
 from tests.code_rules import ROOT
 
@@ -47,46 +48,24 @@ def test_versions_are_those_of_the_package() -> None:
 
 def test_dep82_the_schema_has_each_value_and_no_other() -> None:
     """DEP-82, DEP-43: both ways, and nothing is allowed beside them but what is global."""
-    described = set(_list_properties(SCHEMA))
-    held = set(_list_keys(VALUES, described))
-    assert held == described - OF_OTHERS
-    assert SCHEMA["properties"]["global"]["additionalProperties"] is True
-    open_ones = [path for path in _list_open(SCHEMA) if path != "global"]
-    assert open_ones == []
+    known = dict(_walk_schema(SCHEMA))
+    blocks = {path for path, schema in known.items() if "properties" in schema}
+    free = {path for path in blocks if known[path].get("additionalProperties") is not False}
+    assert (free, known["global"]["additionalProperties"]) == ({"global"}, True)
+    # What is no block may have any keys.
+    described = {*known} - blocks
+    within = tuple(f"{path}." for path in described)
+    held = {path for path, _ in walk(VALUES) if not path.startswith(within)}
+    assert held - blocks == described - OF_OTHERS
 
 
-def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    name = schema.get("$ref", "").rpartition("/")[2]
-    found: dict[str, Any] = SCHEMA["$defs"][name] if name else schema
-    return found
-
-
-def _list_properties(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of values that the file has to show: those of blocks, not of free maps."""
+def _walk_schema(schema: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the schema says of each value that the file has to show, by its path."""
     for key, inner in schema.get("properties", {}).items():
-        path = f"{prefix}{key}"
-        if "properties" in inner or inner.get("$ref", "").endswith("/webhook"):
-            yield from _list_properties(_resolve(inner), f"{path}.")
-        else:
-            yield path
-
-
-def _list_open(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the blocks that allow other keys than theirs."""
-    for key, inner in schema["properties"].items():
-        if "properties" in inner:
-            if inner.get("additionalProperties") is not False:
-                yield f"{prefix}{key}"
-            yield from _list_open(inner, f"{prefix}{key}.")
-
-
-def _list_keys(values: dict[str, Any], described: set[str], prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        if path in described or not isinstance(value, dict):
-            yield path
-        else:
-            yield from _list_keys(value, described, f"{path}.")
+        is_webhook = inner.get("$ref", "").endswith("/webhook")
+        found = SCHEMA["$defs"]["webhook"] if is_webhook else inner
+        yield f"{prefix}{key}", found
+        yield from _walk_schema(found, f"{prefix}{key}.")
 
 
 def test_dep82_each_value_is_described_in_file_and_page() -> None:

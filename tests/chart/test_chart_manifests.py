@@ -1,6 +1,5 @@
 """The chart and manifests/ describe one installation: what both make is the same."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from tests.rendered import (
     SCALING,
     TRACKER,
     WEBHOOKS,
+    by_name,
     container_of,
     granted,
     install,
@@ -66,18 +66,9 @@ EVERYTHING: Final[Values] = {
     },
 }
 ALL: Final = (
-    WEBHOOKS,
-    LEAST,
-    DEPLOYMENTS,
-    TRACKER,
-    SCALING,
-    MIRRORING,
-    MONITORING,
-    REPLICAS,
-    PRIORITY,
-    NETWORK,
-    CERTIFICATES,
-    *("releases", "releases-registries", "releases-inventory", "releases-cluster"),
+    *(WEBHOOKS, LEAST, DEPLOYMENTS, TRACKER, SCALING, MIRRORING, MONITORING, REPLICAS, PRIORITY),
+    *(NETWORK, CERTIFICATES, "releases", "releases-registries", "releases-inventory"),
+    "releases-cluster",
 )
 PLAIN: Final[Values] = {
     "webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False},
@@ -103,40 +94,30 @@ def test_dep84_the_chart_renders_what_manifests_say(
     assert _by_name(made) == _by_name(wanted)
 
 
-def _rights(objects: list[dict[str, Any]]) -> dict[str, set[tuple[str, str, str, str]]]:
+def _rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str, str, str]]:
     """Return what is granted in the namespace and in the cluster, over all roles."""
-    found: dict[str, set[tuple[str, str, str, str]]] = {"Role": set(), "ClusterRole": set()}
-    for one in objects:
-        if one["kind"] in found:
-            for rule in one["rules"]:
-                for group in rule["apiGroups"]:
-                    found[one["kind"]] |= {(group, *grant) for grant in granted({"rules": [rule]})}
-    return found
+    return {
+        (one["kind"], group, *grant)
+        for one in objects
+        if one["kind"] in ("Role", "ClusterRole")
+        for rule in one["rules"]
+        for group in rule["apiGroups"]
+        for grant in granted({"rules": [rule]})
+    }
 
 
 def _by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], Any]:
     """Return what is compared of each object but roles, which manifests/ has in parts."""
-    return {
-        (one["kind"], one["metadata"]["name"]): _normal(one)
-        for one in objects
-        if not one["kind"].startswith(("Role", "ClusterRole"))
-    }
-
-
-def _normal(one: dict[str, Any]) -> Any:
-    if one["kind"] == "Deployment":
-        container = container_of({("Deployment", "rollout-operator"): one})
-        container["args"] = _config(container["args"])
-    for webhook in one.get("webhooks", ()):
-        _align(webhook)
-    return _strip(one)
-
-
-def _config(args: list[str]) -> object:
-    """Return what arguments mean: some are a default, or a name that is put together."""
-    words = [re.sub(r"\$\(POD_NAMESPACE\)", NAMESPACE, word) for word in args]
+    found = by_name([one for one in objects if not one["kind"].startswith(("Role", "ClusterRole"))])
+    container = container_of(found)
+    words = [word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container["args"]]
+    # What arguments mean: some are a default, or a name that is put together.
     config = read_config(words)
-    return replace(config, dns_name=config.service_name)
+    container["args"] = replace(config, dns_name=config.service_name)
+    for one in found.values():
+        for webhook in one.get("webhooks", ()):
+            _align(webhook)
+    return {key: _strip(one) for key, one in found.items()}
 
 
 def _align(webhook: dict[str, Any]) -> None:
@@ -163,14 +144,12 @@ def _strip(value: Any) -> Any:
 
 def test_dep48_no_two_releases_share_a_name_of_the_cluster() -> None:
     """DEP-48: what belongs to no namespace has the namespace in its name."""
-    names = [_cluster_names(namespace) for namespace in ("one", "two")]
-    assert all(names)
-    assert not names[0] & names[1]
-
-
-def _cluster_names(namespace: str) -> set[tuple[str, str]]:
-    return {
-        (one["kind"], one["metadata"]["name"])
-        for one in render_chart({"rbac": {"aggregateToDefaultRoles": True}}, namespace=namespace)
-        if "namespace" not in one["metadata"]
-    }
+    values = {"rbac": {"aggregateToDefaultRoles": True}}
+    first, second = (
+        {key for key, one in by_name(render_chart(values, namespace=namespace)).items()
+         if "namespace" not in one["metadata"]}
+        for namespace in ("one", "two")
+    )  # fmt: skip
+    assert first
+    assert second
+    assert not first & second

@@ -1,6 +1,6 @@
 """What each value changes, and what is refused: texts of cases beside this file."""
 
-from collections.abc import Iterator
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -61,9 +61,7 @@ def _render(text: str, kind: str) -> list[Object]:
     return [one for one in objects if kind in ("", one["kind"])]
 
 
-def _list_reasons(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if line.startswith("- at"):
-            yield line.removeprefix("- at ")
-        elif line.startswith("Error: execution error at"):
-            yield line.partition("): ")[2]
+def _list_reasons(text: str) -> list[str]:
+    """Return what is wrong; the library that checks the schema says it in any order."""
+    found = re.findall(r"^(?:- at |Error: execution error at .*?\): )(.*)", text, re.MULTILINE)
+    return sorted(found)
