@@ -36,6 +36,7 @@ ANNOTATION = "the grafana.com/rollout-prepare-delayed-downscale-url annotation"
 
 def plan(
     *,
+    url: str | None = None,
     port: str = "8080",
     path: str = "prepare-downscale",
     service: str = "service-name",
@@ -43,19 +44,14 @@ def plan(
     **changes: object,
 ) -> Endpoint | str:
     """Return the endpoint of the pod, one thing of it changed, or the refusal."""
-    target = plan_target({PREPARE_PORT: port, PREPARE_PATH: path}, service)
-    return (
-        target.sentence
-        if isinstance(target, NoTarget)
-        else plan_endpoint(replace(POD, **changes), target, domain)
+    target = (
+        plan_target({PREPARE_PORT: port, PREPARE_PATH: path}, service)
+        if url is None
+        else plan_delay_target(url, service)
     )
-
-
-def plan_delay(url: str) -> Endpoint | str:
-    target = plan_delay_target(url, "service-name")
     if isinstance(target, NoTarget):
         return target.sentence
-    return plan_endpoint(POD, target, DOMAIN)
+    return plan_endpoint(replace(POD, **changes), target, domain)
 
 
 def assert_is_plain(endpoint: Endpoint) -> None:
@@ -80,13 +76,6 @@ def assert_is_plain(endpoint: Endpoint) -> None:
     assert set(endpoint.host.lower()) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
-def assert_is_plain_path(endpoint: Endpoint) -> None:
-    """Check the same of an endpoint that a review names: it has a plain path and no more."""
-    assert_is_plain(endpoint)
-    assert (endpoint.scheme, endpoint.query) == ("http", "")
-    assert not set(render_url(endpoint)) & set("%?@")
-
-
 # `hostile.json` has what breaks out of its place in a URL, a header or a message, wherever it is,
 # and in one place only; `{x * 300}` stands for so many.
 VECTORS: Final[dict[str, list[str]]] = {
@@ -109,81 +98,65 @@ def hostile() -> Iterator[tuple[str, str]]:
     for field in ("service", "namespace", "name"):
         yield from ((field, text) for text in VECTORS["label"])
     yield from (("service", "a.b"), ("namespace", "a.b"))
+    for breaker in VECTORS["in a url"]:
+        yield "url", f"ht{breaker}tp://pod/a"
+        yield "url", f"http://p{breaker}d/a"
+        yield "url", f"http://pod:8{breaker}0/a"
+        yield "url", f"http://pod/a{breaker}"
+        yield "url", f"http://pod/a?b={breaker}"
+    yield from (("url", text) for text in VECTORS["url"])
 
 
 @pytest.mark.parametrize(
     ("field", "text"),
-    [pytest.param(*one, id=f"{at} {one[0]} {one[1][:20]!a}") for at, one in enumerate(hostile())],
+    [pytest.param(*one, id=f"{at} {one[0]} {one[1][:30]!a}") for at, one in enumerate(hostile())],
 )
 def test_what_is_hostile_is_refused(field: str, text: str) -> None:
     """SEC-10: by words on one printable line, however long the value is (SI-23)."""
     refusal = plan(**{field: text})
 
     assert isinstance(refusal, str), refusal
+    assert field != "url" or refusal.startswith(ANNOTATION)
     assert refusal.isprintable()
     assert len(refusal) < 400
 
 
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "port": st.one_of(st.text(max_size=8), st.integers(0, 99_999).map(str)),
-            "path": st.text(st.sampled_from("aZ0._~-/%?#@:\\ \n\u00e4")) | st.text(),
-            "service": st.text(st.sampled_from("aZ0-._@/:")) | st.text(),
-            "domain": st.text(st.sampled_from("aZ0-._@/:")) | st.text(),
-            "ip": st.one_of(
-                st.ip_addresses().map(str), st.text(st.sampled_from("0127.:%[]fa")), st.text()
-            ),
-            "name": st.text(st.sampled_from("aZ0-._@/:")) | st.text(),
-            "namespace": st.text(st.sampled_from("aZ0-._@/:")) | st.text(),
-        },
-    )
+names = st.text(st.sampled_from("aZ0-._@/:")) | st.text()
+addresses = st.text(st.sampled_from("0127.:%[]fa")) | st.text()
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "port": st.text(max_size=8) | st.integers(0, 99_999).map(str),
+        "path": st.text(st.sampled_from("aZ0._~-/%?#@:\\ \n\u00e4")) | st.text(),
+        **dict.fromkeys(("service", "domain", "name", "namespace"), names),
+        "ip": st.ip_addresses().map(str) | addresses,
+    },
 )
+urls = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["http://", "https://", "HTTP://pod", "http://[::1]", "http:", ""]),
+    st.text(st.sampled_from("aZ0.:@/?#%2eEfF[]\\ &=~-_\n\u00e4"), max_size=20) | st.text(),
+    st.text(st.sampled_from("aZ0./?%2eEfF&=~;@:-_{}"), max_size=20),
+)
+
+
+@given(fields)
 def test_what_is_planned_is_plain_or_refused(changes: dict[str, str]) -> None:
-    """SEC-10: nothing in between, and no error."""
+    """SEC-10: nothing in between, and no error; and of a path nothing more than a path."""
     planned = plan(**changes)
 
     if isinstance(planned, str):
         assert planned.isprintable()
     else:
-        assert_is_plain_path(planned)
+        assert_is_plain(planned)
+        assert (planned.scheme, planned.query) == ("http", "")
+        assert not set(render_url(planned)) & set("%?@")
 
 
-def hostile_urls() -> Iterator[str]:
-    for breaker in VECTORS["in a url"]:
-        yield f"ht{breaker}tp://pod/a"
-        yield f"http://p{breaker}d/a"
-        yield f"http://pod:8{breaker}0/a"
-        yield f"http://pod/a{breaker}"
-        yield f"http://pod/a?b={breaker}"
-    yield from VECTORS["url"]
-
-
-@pytest.mark.parametrize(
-    "url", [pytest.param(one, id=f"{at} {one[:30]!a}") for at, one in enumerate(hostile_urls())]
-)
-def test_a_hostile_url_is_refused(url: str) -> None:
-    """SEC-10, SI-23: by words on one printable line, however long the value is."""
-    refusal = plan_delay(url)
-
-    assert isinstance(refusal, str), refusal
-    assert refusal.startswith(ANNOTATION)
-    assert refusal.isprintable()
-    assert len(refusal) < 400
-
-
-@given(
-    st.builds(
-        "{}{}{}".format,
-        st.sampled_from(["http://", "https://", "HTTP://pod", "http://[::1]", "http:", ""]),
-        st.text(st.sampled_from("aZ0.:@/?#%2eEfF[]\\ &=~-_\n\u00e4"), max_size=20) | st.text(),
-        st.text(st.sampled_from("aZ0./?%2eEfF&=~;@:-_{}"), max_size=20),
-    )
-)
+@given(urls)
 def test_what_is_planned_of_a_url_is_plain_or_refused(url: str) -> None:
-    """SEC-10: nothing in between, and no error."""
-    planned = plan_delay(url)
+    """SEC-10."""
+    planned = plan(url=url)
 
     if isinstance(planned, str):
         assert planned.isprintable()
@@ -194,7 +167,7 @@ def test_what_is_planned_of_a_url_is_plain_or_refused(url: str) -> None:
 
 def test_sec10_there_are_many_vectors() -> None:
     """SEC-10: at least 300; and the longest URL is taken (SI-23)."""
-    assert len({*hostile()}) >= 300
+    assert len({one for one in hostile() if one[0] != "url"}) >= 300
     longest = "http://pod/" + "a" * 1013
-    assert isinstance(plan_delay(longest), Endpoint)
-    assert isinstance(plan_delay(longest + "a"), str)
+    assert isinstance(plan(url=longest), Endpoint)
+    assert isinstance(plan(url=longest + "a"), str)
