@@ -7,14 +7,12 @@ number of a name.
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, DisruptionSource
@@ -40,9 +38,12 @@ REPEATABLE: Final = repeatable(300)
 rarely = st.integers(0, 9).map(lambda number: number == 6)
 seldom = st.integers(0, 4).map(lambda number: number == 3)
 states = st.text("lllllllNLTu-", min_size=1, max_size=4)
+engines = st.sampled_from([*[DisruptionSource.EVICTION] * 2, DisruptionSource.ROLLOUT])
 whole_states = st.text("l", min_size=1, max_size=4)
-# In seconds, mostly long enough for everything.
-ages = st.sampled_from([*[3600] * 9, None, -1, 0, 29, 30, 31, 60, 61])
+# Mostly long enough ago for everything.
+ages = st.sampled_from(
+    [None, *(NOW - timedelta(seconds=one) for one in [*[3600] * 9, -1, 0, 29, 30, 31, 60, 61])]
+)
 
 
 @st.composite
@@ -58,18 +59,12 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         first_ordinal=1 if draw(rarely) else 0,
         min_ready_seconds=draw(st.sampled_from([0, 0, 30])),
     )
-    aged = [
-        replace(pod, ready_since=_since(draw(ages))) if pod.is_ready else pod for pod in zone.pods
-    ]
+    aged = [replace(pod, ready_since=draw(ages)) if pod.is_ready else pod for pod in zone.pods]
     if draw(rarely):
         aged.append(member(letter, 2, "L", uid=Uid(f"stray-{letter}"), owner_uid=Uid("stranger")))
     if draw(rarely):
         aged.append(member(letter, 0, draw(st.sampled_from("lT")), uid=Uid(f"double-{letter}")))
     return replace(zone, pods=tuple(aged))
-
-
-def _since(age: float | None) -> object:
-    return None if age is None else NOW - timedelta(seconds=age)
 
 
 rules_of_zones = st.one_of(
@@ -101,11 +96,7 @@ def snapshots(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> BudgetSnapsh
         zones=tuple(draw(st.permutations(known))),
         now=NOW,
         deletions={pod.uid: draw(st.sampled_from(Deletion)) for pod in gone},
-        engine=draw(
-            st.sampled_from(
-                [DisruptionSource.EVICTION, DisruptionSource.EVICTION, DisruptionSource.ROLLOUT]
-            )
-        ),
+        engine=draw(engines),
         # A share of nothing is 0; the obstacle that this is has tests of its own.
         override=1,
     )
@@ -134,30 +125,21 @@ def whole_worlds(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> BudgetSna
 
 def expect_disruption(snapshot: BudgetSnapshot) -> str:
     """Return `allow`, or the numbers and the place of the refusal."""
-    if (
-        snapshot.engine is DisruptionSource.ROLLOUT
-        and not snapshot.pod.is_ready
-        and not snapshot.pod.is_terminating
-    ):
+    is_rollout = snapshot.engine is DisruptionSource.ROLLOUT
+    if is_rollout and not snapshot.pod.is_ready and not snapshot.pod.is_terminating:
         return "allow"
+    most = _find_maximum(snapshot)
     if snapshot.budget.pattern:
-        return _expect_in_partition(snapshot, _number(snapshot.pod.name))
+        partition = _number(snapshot.pod)
+        others = [zone for zone in snapshot.zones if zone.sts.uid != snapshot.owner]
+        counts = [_count(snapshot, zone, partition) for zone in others]
+        not_ready, unknown = (sum(part) for part in zip((0, 0), *counts, strict=True))
+        is_full = not_ready + unknown >= most
+        return _text(not_ready, unknown, f"partition {partition}") if is_full else "allow"
     for zone in sorted(snapshot.zones, key=lambda zone: zone.sts.name):
-        own = zone.sts.uid == snapshot.owner
-        not_ready, unknown = _count_zone(snapshot, zone)
-        if not_ready + unknown >= (_find_maximum(snapshot) if own else 1):
+        not_ready, unknown = _count(snapshot, zone)
+        if not_ready + unknown >= (most if zone.sts.uid == snapshot.owner else 1):
             return _text(not_ready, unknown, zone.sts.name)
-    return "allow"
-
-
-def _expect_in_partition(snapshot: BudgetSnapshot, partition: str) -> str:
-    not_ready = unknown = 0
-    for zone in snapshot.zones:
-        if zone.sts.uid != snapshot.owner:
-            one, other = _count_partition(snapshot, zone, partition)
-            not_ready, unknown = not_ready + one, unknown + other
-    if not_ready + unknown >= _find_maximum(snapshot):
-        return _text(not_ready, unknown, f"partition {partition}")
     return "allow"
 
 
@@ -172,40 +154,27 @@ def _find_maximum(snapshot: BudgetSnapshot) -> int:
     return max(1, int(share * pods / 100 + 1e-9))
 
 
-def _count_zone(snapshot: BudgetSnapshot, zone: Zone) -> tuple[int, int]:
-    pods = _list_owned(zone)
+def _count(snapshot: BudgetSnapshot, zone: Zone, partition: str = "") -> tuple[int, int]:
+    """Return how many pods of a zone, or of a partition in it, are not ready, and unknown."""
+
+    def count(names: list[str]) -> int:
+        return sum(not partition or name.endswith(f"-{partition}") for name in names)
+
+    sts, pods = zone.sts, _list_owned(zone)
     lost = [one.name for one in zone.unreadable_pods]
-    not_ready = len(lost) + sum(_is_down(snapshot, zone, pod) for pod in pods)
-    short = _expected(zone) - len(pods) - len(lost)
-    return not_ready, max(short, len(_absent(zone)), 0)
-
-
-def _count_partition(snapshot: BudgetSnapshot, zone: Zone, partition: str) -> tuple[int, int]:
-    pods, lost = _list_owned(zone), [one.name for one in zone.unreadable_pods]
-    mine = [pod for pod in pods if _number(pod.name) == partition]
-    lost_here = [name for name in lost if _number(name) == partition]
-    not_ready = len(lost_here) + sum(_is_down(snapshot, zone, pod) for pod in mine)
-    absent = _absent(zone)
-    nameless = max(_expected(zone) - len(pods) - len(lost) - len(absent), 0)
-    unknown = nameless + sum(_number(name) == partition for name in absent)
-    if not mine and not lost_here and not unknown and not snapshot.budget.forgives_absent_peers:
-        unknown = 1
-    return not_ready, unknown
+    there = [*(pod.name for pod in pods), *lost]
+    wanted = [f"{sts.name}-{sts.first_ordinal + at}" for at in range(sts.replicas)]
+    absent = [name for name in wanted if name not in there]
+    down = [pod.name for pod in pods if _is_down(snapshot, zone, pod)]
+    nameless = max(max(sts.replicas, sts.status_replicas) - len(there) - len(absent), 0)
+    unknown = nameless + count(absent)
+    if partition and not count(there) and not unknown:
+        unknown = 0 if snapshot.budget.forgives_absent_peers else 1
+    return count([*lost, *down]), unknown
 
 
 def _list_owned(zone: Zone) -> list[Pod]:
     return [pod for pod in zone.pods if pod.owner_uid == zone.sts.uid]
-
-
-def _expected(zone: Zone) -> int:
-    return max(zone.sts.replicas, zone.sts.status_replicas)
-
-
-def _absent(zone: Zone) -> list[str]:
-    first = zone.sts.first_ordinal
-    names = [f"{zone.sts.name}-{first + at}" for at in range(zone.sts.replicas)]
-    there = [pod.name for pod in _list_owned(zone)] + [one.name for one in zone.unreadable_pods]
-    return [name for name in names if name not in there]
 
 
 def _is_down(snapshot: BudgetSnapshot, zone: Zone, pod: Pod) -> bool:
@@ -221,8 +190,8 @@ def _is_down(snapshot: BudgetSnapshot, zone: Zone, pod: Pod) -> bool:
     return bool(delay) and (age is None or age <= delay)
 
 
-def _number(name: str) -> str:
-    return name.rsplit("-", 1)[1]
+def _number(pod: Pod) -> str:
+    return pod.name.rsplit("-", 1)[1]
 
 
 def _text(not_ready: int, unknown: int, place: str) -> str:
@@ -257,10 +226,10 @@ def test_d51_many_pods_get_the_answers_that_each_gets_alone(
     decisions = Decisions(case)
 
     for pod in pods:
-        alone = assess_disruption(structs.replace(case, pod=pod))
+        alone = assess_disruption(replace(case, pod=pod))
         assert decisions.assess(pod) == alone
         if alone is not None and alone.is_shared:
-            others = [assess_disruption(structs.replace(case, pod=one)) for one in pods]
+            others = [assess_disruption(replace(case, pod=one)) for one in pods]
             assert {_reason(one) for one in others if one is not None and one.is_shared} == {
                 _reason(alone)
             }
@@ -272,16 +241,16 @@ def test_the_order_of_zones_and_pods_does_not_matter(
     case: BudgetSnapshot, rng: random.Random
 ) -> None:
     zones = [
-        structs.replace(
+        replace(
             zone,
-            pods=tuple(_shuffled(zone.pods, rng)),
+            pods=tuple(rng.sample(zone.pods, len(zone.pods))),
             unreadable_pods=tuple(rng.sample(zone.unreadable_pods, len(zone.unreadable_pods))),
         )
         for zone in case.zones
     ]
     rng.shuffle(zones)
 
-    assert assess_disruption(structs.replace(case, zones=tuple(zones))) == (assess_disruption(case))
+    assert assess_disruption(replace(case, zones=tuple(zones))) == assess_disruption(case)
 
 
 @REPEATABLE
@@ -307,8 +276,8 @@ def test_time_alone_does_what_a_refusal_says(case: BudgetSnapshot) -> None:
     if refusal is None or refusal.requeue_after is None:
         return
     moment = timedelta(microseconds=1)
-    almost = structs.replace(case, now=case.now + refusal.requeue_after - moment)
-    then = structs.replace(case, now=case.now + refusal.requeue_after)
+    almost = replace(case, now=case.now + refusal.requeue_after - moment)
+    then = replace(case, now=case.now + refusal.requeue_after)
 
     assert refusal.requeue_after > timedelta(0)
     assert _reason(assess_disruption(almost)) == _reason(refusal)
@@ -346,10 +315,10 @@ def test_grants_stay_in_one_zone_and_within_its_budget(
 @given(whole_worlds(rules_of_partitions()), rngs)
 def test_grants_leave_each_partition_its_budget(case: BudgetSnapshot, rng: random.Random) -> None:
     """SI-05, ZPDB-93: all partitions reach their budget, and none of them crosses it."""
-    partitions = Counter(_partition(pod) for pod in _grant_all(case, rng))
+    partitions = Counter(_number(pod) for pod in _grant_all(case, rng))
 
     most = min(case.budget.max_unavailable, len(case.zones))
-    assert set(partitions) == {_partition(pod) for pod in _pods(case)}
+    assert set(partitions) == {_number(pod) for pod in _pods(case)}
     assert set(partitions.values()) == {most}
 
 
@@ -357,7 +326,7 @@ def test_grants_leave_each_partition_its_budget(case: BudgetSnapshot, rng: rando
 @given(snapshots(rules_of_partitions()), rngs)
 def test_partitions_do_not_block_each_other(case: BudgetSnapshot, rng: random.Random) -> None:
     """ZPDB-93: pods of other partitions may be in whatever state, as long as they are there."""
-    others = [pod for pod in _pods(case) if _partition(pod) != _partition(case.pod)]
+    others = [pod for pod in _pods(case) if _number(pod) != _number(case.pod)]
     changed = case
     for pod in others:
         how = rng.choice(["unready", "terminating", *Deletion])
@@ -370,8 +339,8 @@ def test_partitions_do_not_block_each_other(case: BudgetSnapshot, rng: random.Ra
 @given(any_snapshot)
 def test_a_rollout_may_do_what_an_eviction_may(case: BudgetSnapshot) -> None:
     """And what is refused to it alone is nothing."""
-    eviction = assess_disruption(structs.replace(case, engine=DisruptionSource.EVICTION))
-    rollout = assess_disruption(structs.replace(case, engine=DisruptionSource.ROLLOUT))
+    eviction = assess_disruption(replace(case, engine=DisruptionSource.EVICTION))
+    rollout = assess_disruption(replace(case, engine=DisruptionSource.ROLLOUT))
 
     assert rollout in (None, eviction)
     if rollout is None and eviction is not None:
@@ -382,8 +351,9 @@ def test_a_rollout_may_do_what_an_eviction_may(case: BudgetSnapshot) -> None:
 def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
     """Request all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
-    for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
-        requested = structs.replace(
+    pods = _pods(case)
+    for pod in [*rng.sample(pods, len(pods)), *rng.sample(pods, len(pods))]:
+        requested = replace(
             case,
             pod=pod,
             owner=Uid(str(pod.owner_uid)),
@@ -394,16 +364,8 @@ def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
     return list(going.values())
 
 
-def _shuffled(pods: Sequence[Pod], rng: random.Random) -> list[Pod]:
-    return rng.sample(pods, len(pods))
-
-
 def _pods(case: BudgetSnapshot) -> list[Pod]:
-    return [pod for zone in case.zones for pod in zone.pods if pod.owner_uid == zone.sts.uid]
-
-
-def _partition(pod: Pod) -> str:
-    return pod.name.rsplit("-", 1)[1]
+    return [pod for zone in case.zones for pod in _list_owned(zone)]
 
 
 def _is_desired(case: BudgetSnapshot, pod: Pod) -> bool:
@@ -415,20 +377,19 @@ def _is_desired(case: BudgetSnapshot, pod: Pod) -> bool:
 
 def _take_down(case: BudgetSnapshot, pod: Pod, how: str) -> BudgetSnapshot:
     if isinstance(how, Deletion):
-        return structs.replace(case, deletions={**case.deletions, pod.uid: how})
+        return replace(case, deletions={**case.deletions, pod.uid: how})
     changed = {
         "unready": (replace(pod, is_ready=False, ready_since=None),),
         "terminating": (replace(pod, is_ready=False, is_terminating=True),),
         "gone": (),
     }[how]
-    return structs.replace(case, zones=tuple(_exchange(zone, pod, changed) for zone in case.zones))
-
-
-def _exchange(zone: Zone, pod: Pod, changed: tuple[Pod, ...]) -> Zone:
-    if all(one.uid != pod.uid for one in zone.pods):
-        return zone
-    rest = tuple(one for one in zone.pods if one.uid != pod.uid)
-    return structs.replace(zone, pods=(*rest, *changed))
+    zones = tuple(
+        replace(zone, pods=(*(one for one in zone.pods if one.uid != pod.uid), *changed))
+        if pod in zone.pods
+        else zone
+        for zone in case.zones
+    )
+    return replace(case, zones=zones)
 
 
 def _reason(refusal: Refusal | None) -> object:
