@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rollout_operator.model import names
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import LabelSelector
-from rollout_operator.releases.model.plan import FluxObject, FluxReference, FluxWrite, Writers
+from rollout_operator.releases.model.plan import FluxObject, FluxReference, FluxWrite
 from rollout_operator.releases.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
@@ -57,8 +57,9 @@ def measure(world: ReleaseWorld) -> int:
     return len(msgspec.json.encode(world.status))
 
 
-def bake(failing: int) -> ReleaseWorld:
-    """Return a world in which so many HealthChecks fail a bake."""
+@pytest.mark.parametrize(("failing", "named", "quoted"), [(3, 3, 3), (5000, MOST_FAILED, 10)])
+def test_a_bake_fails_however_many_checks_do(failing: int, named: int, quoted: int) -> None:
+    """REL-73: the first are named, the very first with their words."""
     world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE, checks=ALL_CHECKS)
     world.step()
     world.wait(1)
@@ -67,13 +68,6 @@ def bake(failing: int) -> ReleaseWorld:
         for number in range(failing)
     )
     world.step()
-    return world
-
-
-@pytest.mark.parametrize(("failing", "named", "quoted"), [(3, 3, 3), (5000, MOST_FAILED, 10)])
-def test_a_bake_fails_however_many_checks_do(failing: int, named: int, quoted: int) -> None:
-    """REL-73: the first are named, the very first with their words."""
-    world = bake(failing)
     assert world.history() == "1.0.0 Failed"
     failed = world.current.failed_health_checks
     assert (len(failed), sum(one.message == LONG for one in failed)) == (named, quoted)
@@ -150,7 +144,7 @@ class CountedTags(tuple[str, ...]):
 def test_what_a_gate_names_is_gone_through_once_for_all_candidates() -> None:
     """REL-50: a hundred thousand for each of a thousand kept a process busy for seconds."""
     counted = CountedTags(["1.0.7", "9.9.9"])
-    named = msgspec.structs.replace(gate(), allowed_versions=counted)
+    named = replace(gate(), allowed_versions=counted)
     known = tuple(Release(tag=f"1.0.{number}") for number in range(1000))
     verdict = assess_gates(known, [named])
     assert [one.tag for one in verdict.passed] == ["1.0.7"]
@@ -178,7 +172,7 @@ def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
     refused = RefusedRelease(
         head=world.rollout.head, problem="no", status=world.status, announced=world.rollout
     )
-    plan = plan_release(msgspec.structs.replace(world.snapshot(), rollout=refused))
+    plan = plan_release(replace(world.snapshot(), rollout=refused))
     assert plan.status.available_releases == old
 
 
@@ -188,7 +182,6 @@ def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
 OWNER = OwnerReference(
     api_version="kuberik.com/v1alpha1", kind=SCHEDULE, name="nights", uid=Uid("1")
 )
-LABELS = {names.SCHEDULE_NAME: "freeze", names.SCHEDULE_KIND: CLUSTER_SCHEDULE}
 
 
 def test_names_and_labels_have_room() -> None:
@@ -196,7 +189,6 @@ def test_names_and_labels_have_room() -> None:
     long = "r" * 250
     known = snapshot(schedule("s" * 80), gated(long + "a"), gated(long + "b"))
     gates = make_gates(known)
-
     assert len({one.head.name for one in gates}) == 2
     assert all(len(one.head.name) <= 253 for one in gates)
     assert all(len(text) <= 63 for one in gates for text in one.origin.labels.values())
@@ -204,30 +196,27 @@ def test_names_and_labels_have_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "concerned"), [(SCHEDULE, ["nights"]), (CLUSTER_SCHEDULE, ["freeze"])]
+    ("labelled", "label_kind", "kind", "concerned"),
+    [
+        ("freeze", CLUSTER_SCHEDULE, SCHEDULE, ["nights"]),
+        ("freeze", CLUSTER_SCHEDULE, CLUSTER_SCHEDULE, ["freeze"]),
+        ("nights", SCHEDULE, SCHEDULE, ["nights"]),
+    ],
 )
-def test_a_gate_concerns_those_that_it_names(kind: str, concerned: list[str]) -> None:
-    """REL-101: its owner and its labels, each of the kind that is read."""
-    origin = GateOrigin(labels=LABELS, owners=(OWNER,))
-    gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
-    assert list(list_by_gate(kind, gate)) == concerned
-
-
-def test_a_gate_names_a_schedule_once() -> None:
-    labels = {names.SCHEDULE_NAME: "nights", names.SCHEDULE_KIND: SCHEDULE}
+def test_a_gate_concerns_those_that_it_names(
+    labelled: str, label_kind: str, kind: str, concerned: list[str]
+) -> None:
+    """REL-101: its owner and its labels, each of the kind that is read, and each of them once."""
+    labels = {names.SCHEDULE_NAME: labelled, names.SCHEDULE_KIND: label_kind}
     origin = GateOrigin(labels=labels, owners=(OWNER,))
     gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
-    assert list(list_by_gate(SCHEDULE, gate)) == ["nights"]
+    assert list(list_by_gate(kind, gate)) == concerned
 
 
 def test_a_rollout_concerns_those_that_select_it() -> None:
     """REL-101: and those that cannot say what they select."""
     web = LabelSelector(labels={"tier": "web"})
-    schedules = [
-        schedule("web", rollouts=web),
-        schedule("invalid", rollouts=None),
-        schedule("all"),
-    ]
+    schedules = [schedule("web", rollouts=web), schedule("invalid", rollouts=None), schedule("all")]
     selected = gated(labels={"tier": "web"})
     assert list(list_by_rollout(schedules, [selected])) == ["web", "invalid", "all"]
     assert list(list_by_rollout(schedules, [gated()])) == ["invalid", "all"]
@@ -267,19 +256,6 @@ def test_thousands_of_schedules_make_a_pass_no_longer() -> None:
 # What a Rollout writes into objects of Flux, and as which field manager
 
 
-def variables(claims: str, writers: Writers | None = None, **values: str) -> FluxObject:
-    """Return a Kustomization whose variables belong to Rollouts: `a=web b=api`."""
-    return FluxObject(
-        kind="Kustomization",
-        head=head("app"),
-        api_version="kustomize.toolkit.fluxcd.io/v1",
-        source=FluxReference(kind="OCIRepository", namespace="prod", name="app"),
-        rollouts=dict(one.split("=") for one in claims.split()),
-        values=values,
-        writers=writers or {},
-    )
-
-
 def test_managers_of_rollouts_are_apart() -> None:
     """RELB-13: the API server takes 128 characters, and a Rollout may have 253."""
     long = ["a" * 250 + end for end in "xy"]
@@ -306,23 +282,23 @@ def _carry_out(values: dict[str, str], writers: dict[str, set[str]], write: Flux
             del writers[name], values[name]
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        pytest.param("a=web b=web", id="RELB-13 it is at rest"),
-        pytest.param("a=web", id="RELB-13 an annotation goes"),
-        pytest.param("a=api b=web", id="RELB-13 a variable changes hands"),
-        pytest.param("", id="RELB-13 all go"),
-    ],
-)
+# It is at rest, an annotation goes, a variable changes hands, and all go.
+@pytest.mark.parametrize("after", ["a=web b=web", "a=web", "a=api b=web", ""])
 def test_no_value_ever_goes_and_plans_come_to_rest(after: str) -> None:
     """RELB-13 and RELB-15: also where each plan is cut off after its first write."""
     values, writers = {"a": "1", "b": "1", "c": "0"}, {name: {"kustomize"} for name in "abc"}
     for claims in ("a=web b=web", after):
         for _ in range(10):
             for rollout in ("web", "api"):
-                managers = {name: tuple(sorted(found)) for name, found in writers.items()}
-                item = variables(claims, managers, **values)
+                item = FluxObject(
+                    kind="Kustomization",
+                    head=head("app"),
+                    api_version="kustomize.toolkit.fluxcd.io/v1",
+                    source=FluxReference(kind="OCIRepository", namespace="prod", name="app"),
+                    rollouts=dict(one.split("=") for one in claims.split()),
+                    values={**values},
+                    writers={name: tuple(sorted(found)) for name, found in writers.items()},
+                )
                 for write in plan_flux_writes(rollout, "2", [item]).writes[:1]:
                     _carry_out(values, writers, write)
                 assert values.keys() == {"a", "b", "c"}
