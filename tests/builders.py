@@ -7,8 +7,9 @@ last; `n`, `N` for one that was never ready, `w`, `W` for one that was; `-` for 
 does not exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from random import Random
 from typing import Final, TypeVar
 
 from msgspec import structs
@@ -147,6 +148,18 @@ def group(*zones: Zone, deletions: Mapping[str, Deletion] | None = None) -> Grou
         Uid(name.replace("zone", "uid", 1)): state for name, state in (deletions or {}).items()
     }
     return Group(name=GroupName("ingester"), zones=zones, now=NOW, deletions=known)
+
+
+def shuffled(zones: Sequence[Zone], rng: Random) -> tuple[Zone, ...]:
+    """Return zones, and the pods of each, in another order."""
+    return tuple(
+        structs.replace(
+            one,
+            pods=tuple(rng.sample(one.pods, len(one.pods))),
+            unreadable_pods=tuple(rng.sample(one.unreadable_pods, len(one.unreadable_pods))),
+        )
+        for one in rng.sample(zones, len(zones))
+    )
 
 
 def unreadable(kind: str, name: str, *, owner: str | None = None) -> Unreadable:
