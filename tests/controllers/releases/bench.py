@@ -28,7 +28,7 @@ from rollout_operator.releases.metrics import ReleaseCounters
 from rollout_operator.releases.model.decode_flux import DECODERS
 from rollout_operator.releases.model.releases import OURS
 from rollout_operator.releases.schedules import FollowedSchedules, ScheduleReader
-from rollout_operator.releases.sources import ReleaseCaches, ReleaseLookUps, WideChecks, list_tags
+from rollout_operator.releases.sources import ReleaseCaches, WideChecks, list_tags
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
@@ -179,9 +179,11 @@ class ReleaseBench:
             kustomizations=FakeKind(kinds.KUSTOMIZATIONS, api),
             schedules=FakeKind([kinds.ROLLOUT_SCHEDULES], api),
         )
-        self._look_ups: ReleaseLookUps | None = None
-        self._verifies_wanted = False
-        self._keeps_to_namespace = False
+        self._how: dict[str, Any] = {
+            "look_ups": None,
+            "verifies_wanted": False,
+            "keeps_to_namespace": False,
+        }
         self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
         self.namespaces = FakeKind([NAMESPACES], api)
         self.wide = WideChecks(self.wide_checks, self.namespaces)
@@ -197,9 +199,7 @@ class ReleaseBench:
             namespace=NAMESPACE,
             caches=caches,
             flux=flux,
-            look_ups=self._look_ups,
-            verifies_wanted=self._verifies_wanted,
-            keeps_to_namespace=self._keeps_to_namespace,
+            **self._how,
             reader=api,
             wide=self.wide,
             schedules=FollowedSchedules(
@@ -221,18 +221,9 @@ class ReleaseBench:
             reports=ReleaseReports(self.events.append, counters),
         )
 
-    def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool = False) -> None:
-        """Begin anew, and call registries by these from now on."""
-        self._look_ups, self._verifies_wanted = look_ups, verifies_wanted
-        self.restart()
-
-    def keep_to_namespace(self) -> None:
-        """Begin anew, and leave other namespaces alone from now on."""
-        self._keeps_to_namespace = True
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin anew, with nothing that was remembered."""
+    def restart(self, **how: Any) -> None:
+        """Begin anew with nothing that was remembered, and observe in this way from now on."""
+        self._how |= how
         self.controller = self._build(self.caches)
 
     def kind(self, name: str) -> FakeKind:
@@ -245,23 +236,16 @@ class ReleaseBench:
         """Create a Rollout, its policy, and an OCIRepository for it; the caches know them."""
         self.api.add(kinds.ROLLOUTS, "app", {"releasesImagePolicy": {"name": "app"}, **spec})
         self.announce("1.0.0")
-        annotations = {"rollout.kuberik.com/rollout": "app"}
-        self.api.add(
-            kinds.OCI_REPOSITORIES[0],
-            "app",
-            {"ref": {"tag": "none"}},
-            metadata={"annotations": annotations},
-        )
+        metadata = {"annotations": {"rollout.kuberik.com/rollout": "app"}}
+        tag = {"ref": {"tag": "none"}}
+        self.api.add(kinds.OCI_REPOSITORIES[0], "app", tag, metadata=metadata)
         self.show()
 
     def announce(self, tag: str) -> None:
         """Have the policy select a tag."""
-        self.api.add(
-            kinds.IMAGE_POLICIES[0],
-            "app",
-            {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {}}},
-            status={"latestRef": {"name": "registry/app", "tag": tag}},
-        )
+        spec = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {}}}
+        status = {"latestRef": {"name": "registry/app", "tag": tag}}
+        self.api.add(kinds.IMAGE_POLICIES[0], "app", spec, status=status)
         self.show("imagepolicies")
 
     def show(self, *plurals: str) -> None:
@@ -306,8 +290,8 @@ class ReleaseBench:
     @property
     def status(self) -> Json:
         """Return the status of the Rollout as the store has it."""
-        status: Json = self.api.objects["rollouts", "app"].get("status", {})
-        return status
+        found: Json = self.api.objects["rollouts", "app"].get("status", {})
+        return found
 
     @property
     def tag(self) -> str:

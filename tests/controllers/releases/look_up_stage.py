@@ -112,6 +112,6 @@ class LookUpStage(stories.Steps):
     async def do_missing(self, passes: str) -> None:
         """Passes of a Rollout whose ImageRepository is missing."""
         bench = ReleaseBench()
-        bench.use(self.look_ups)
+        bench.restart(look_ups=self.look_ups)
         for _ in range(int(passes)):
             await bench.step()

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube import api as kinds
-from rollout_operator.kube.api import Resource
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
@@ -42,12 +41,7 @@ class ControllerStage(stories.Steps):
         self.bench = ReleaseBench()
         self.calls = 0
         self.events = 0
-        self.shown: dict[str, str] = {
-            "history": "",
-            "oci/app": "none",
-            "Ready": "",
-            "annotated": "none",
-        }
+        self.shown = {"history": "", "oci/app": "none", "Ready": "", "annotated": "none"}
 
     def look(self) -> list[str]:
         calls, self.calls = self.bench.api.calls[self.calls :], len(self.bench.api.calls)
@@ -111,9 +105,8 @@ class ControllerStage(stories.Steps):
         await self.bench.rest()
         said = json.loads(LONG.sub(lambda found: found[1] * int(found[2]), text))
         requested = {"force-deploy": tag, "deploy-user": said, "deploy-message": said}
-        self.rollout["metadata"]["annotations"] = {
-            PREFIX + key: requested[key] for key in requested
-        }
+        annotations = {f"{PREFIX}{key}": text for key, text in requested.items()}
+        self.rollout["metadata"]["annotations"] = annotations
         await self.bench.rest()
         entry = self.bench.status["history"][0]
         return f"{_cut(entry['message'])} by {_cut(entry['triggeredBy']['name'])}"
@@ -152,17 +145,14 @@ class ControllerStage(stories.Steps):
     async def do_add(self, plural: str, name: str, *words: str) -> None:
         """Add an object: `add oci also`, `add gate g closed`, `add ks app annotation=...`."""
         annotations = {PREFIX + key: text for key, text in _read(words).items()}
-        metadata = {"annotations": annotations}
-        resource, spec = self._template(plural, words)
-        self.bench.api.add(resource, name, spec, metadata=metadata)
-
-    def _template(self, plural: str, words: tuple[str, ...]) -> tuple[Resource, dict[str, Any]]:
-        if plural == "oci":
-            return kinds.OCI_REPOSITORIES[0], {"ref": {"tag": "none"}}
-        if plural == "gate":
-            gate = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
-            return kinds.ROLLOUT_GATES, gate
-        return kinds.KUSTOMIZATIONS[0], {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
+        gate = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
+        source = {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
+        resource, spec = {
+            "gate": (kinds.ROLLOUT_GATES, gate),
+            "ks": (kinds.KUSTOMIZATIONS[0], source),
+            "oci": (kinds.OCI_REPOSITORIES[0], {"ref": {"tag": "none"}}),
+        }[plural]
+        self.bench.api.add(resource, name, spec, metadata={"annotations": annotations})
 
     async def do_remove(self, plural: str, name: str) -> None:
         del self.bench.api.objects[plural, name]
@@ -236,9 +226,8 @@ class ControllerStage(stories.Steps):
         one["spec"]["ref"]["tag"] = tag
         one["metadata"]["resourceVersion"] = "900"
         fields: Json = {"f:spec": {"f:ref": {"f:tag": {}}}}
-        one["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}] * bool(
-            manager
-        )
+        held = [{"manager": manager, "fieldsV1": fields}] if manager else []
+        one["metadata"]["managedFields"] = held
 
     async def do_hide(self, kind: str) -> None:
         self.bench.kind(kind).may_be_read = False
@@ -261,7 +250,7 @@ class ControllerStage(stories.Steps):
 
     async def do_keep(self) -> None:
         """Begin anew, with a flag by which other namespaces are left alone."""
-        self.bench.keep_to_namespace()
+        self.bench.restart(keeps_to_namespace=True)
 
     async def do_images(self, namespace: str, image: str, selected: str = "") -> None:
         """The policy reads an ImageRepository there, and Flux selected of this image."""
@@ -278,7 +267,7 @@ class ControllerStage(stories.Steps):
         secrets = FakeReleaseApi()
         secrets.add(kinds.SECRETS, "pull", {})
         self.look_ups = ReleaseLookUps(NoImages(), secrets, clock, lambda name, wait: None)
-        self.bench.use(self.look_ups, verifies_wanted="verified" in words)
+        self.bench.restart(look_ups=self.look_ups, verifies_wanted="verified" in words)
 
     async def do_answer(self) -> str:
         """Look up what is asked for; return how much that is."""
