@@ -1,8 +1,8 @@
 """What the shipped manifests must agree on: among themselves, with the code, and with the pages."""
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,9 +96,7 @@ def test_parts_lead_to_one_another(everything: Rendered, name: str) -> None:
     (deployment,) = (one for (kind, _), one in objects.items() if kind == "Deployment")
     pod = deployment["spec"]["template"]
     labels, container = pod["metadata"]["labels"], pod["spec"]["containers"][0]
-    ports = {one["name"] for one in container["ports"]} | {
-        one["containerPort"] for one in container["ports"]
-    }
+    ports = {one[key] for one in container["ports"] for key in ("name", "containerPort")}
     selectors = [deployment["spec"]["selector"]["matchLabels"]]
     bound, roles = set(), set()
     for (kind, own), one in objects.items():
@@ -117,10 +115,8 @@ def test_parts_lead_to_one_another(everything: Rendered, name: str) -> None:
             # The rules of these are in another, which is bound.
             if not any("/aggregate-to-" in label for label in one["metadata"]["labels"]):
                 roles.add((kind, own))
-    selectors += [
-        one["labelSelector"]["matchLabels"]
-        for one in pod["spec"].get("topologySpreadConstraints", ())
-    ]
+    spread = pod["spec"].get("topologySpreadConstraints", ())
+    selectors += [one["labelSelector"]["matchLabels"] for one in spread]
     assert all(selector.items() <= labels.items() for selector in selectors)
     assert bound == roles
     probes = [container[f"{one}Probe"] for one in ("startup", "liveness", "readiness")]
@@ -173,11 +169,7 @@ def test_the_operator_understands_its_arguments(everything: Rendered) -> None:
 def test_webhooks_are_at_the_paths_that_are_served(everything: Rendered) -> None:
     """DEPLOY-15, DEP-86: an error of a condition refuses, so it looks before it reads."""
     hooks = [one["webhooks"][0] for one in everything.values() if "webhooks" in one]
-    paths = {
-        value
-        for name, value in vars(reviews).items()
-        if name.endswith("_PATH") and isinstance(value, str)
-    }
+    paths = {value for name, value in vars(reviews).items() if name.endswith("_PATH")}
 
     assert {one["clientConfig"]["service"]["path"] for one in hooks} == paths
     assert {one["failurePolicy"] for one in hooks} == {"Fail"}
@@ -260,9 +252,8 @@ def test_what_is_scraped_is_there(everything: Rendered) -> None:
 
     assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
-    assert list_runbooks(everything) == {
-        "http://rollout-operator.{{ $labels.namespace }}.svc:8001/status"
-    }
+    page = "http://rollout-operator.{{ $labels.namespace }}.svc:8001/status"
+    assert list_runbooks(everything) == {page}
 
 
 def list_runbooks(objects: Rendered) -> set[str]:
@@ -279,14 +270,8 @@ def list_runbooks(objects: Rendered) -> set[str]:
 def test_another_page_is_named_as_the_document_says(tmp_path: Path) -> None:
     """The block in docs/monitoring.md, as it stands there."""
     install(tmp_path, MONITORING)
-    (block,) = [
-        textwrap.dedent(one)
-        for one in re.findall(
-            r"(?:^    .*\n|^\n)+", (ROOT / "docs/monitoring.md").read_text(), re.MULTILINE
-        )
-        if "replacements:" in one
-    ]
     path = tmp_path / "kustomization.yaml"
+    block = example_of("monitoring.md", "replacements:")
     read = yaml.safe_load(path.read_text()) | yaml.safe_load(block)
     read["resources"].append("runbooks.yaml")
     path.write_text(yaml.safe_dump(read))
@@ -388,10 +373,7 @@ def test_relb_28_what_kustomizations_usually_apply_may_be_read(everything: Rende
     """RELB-28: what may fail, and what else is ordinary; and no Secret."""
     role = everything["ClusterRole", f"rollout-operator-{NAMESPACE}-inventory-kinds"]
     plurals = {
-        (group, plural)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for plural in rule["resources"]
+        pair for rule in role["rules"] for pair in product(rule["apiGroups"], rule["resources"])
     }
     for group, kind in {*JUDGED, *ORDINARY}:
         names = (f"{kind}s", f"{kind}es", f"{kind[:-1]}ies")
@@ -403,9 +385,8 @@ def test_maz_83_the_operator_of_the_page_starts_with_nothing_but_its_environment
     """MAZ-83, MAZ-84: it may what base and component may, and read nodes."""
     objects = by_name(render(POLICY_PAGE))
     container = container_of(objects)
-    found = read_environment(
-        {one["name"]: one["value"] for one in container["env"]}, POLICY_NAMESPACE
-    )
+    environ = {one["name"]: one["value"] for one in container["env"]}
+    found = read_environment(environ, POLICY_NAMESPACE)
     config = read_config([], found)
 
     assert [config.server_port, config.extra_port] == [
@@ -429,7 +410,13 @@ def test_maz_84_rights_of_the_page_are_those_of_the_components(everything: Rende
 
 def test_samples_are_groups_of_three_zones() -> None:
     """MAZ-83, MT-20: one pod at a time, half a minute between, three StatefulSets by a label."""
-    policy, *sets = _read_sample()
+    decoders: dict[str, Any] = {"MultiAZRollout": decode_policy, "StatefulSet": decode_adoptable}
+    head = {"namespace": "prod", "uid": "u1", "resourceVersion": "1"}
+    policy, *sets = (
+        decoders[one["kind"]](msgspec.json.encode({**one, "metadata": one["metadata"] | head}))
+        for one in yaml.safe_load_all((POLICY_PAGE / "sample.yaml").read_text())
+        if one["kind"] in decoders
+    )
 
     assert isinstance(policy, Policy)
     assert policy.zone_order == ("us-west-2a", "us-west-2b", "us-west-2c")
@@ -443,15 +430,3 @@ def test_samples_are_groups_of_three_zones() -> None:
             assert each["spec"]["updateStrategy"] == {"type": "OnDelete"}
             assert each["spec"]["selector"]["matchLabels"] == labels
             assert labels["name"] == each["metadata"]["name"]
-
-
-def _read_sample() -> list[Any]:
-    """Return what is decoded of the sample, but for its Service."""
-    decoders: dict[str, Any] = {"MultiAZRollout": decode_policy, "StatefulSet": decode_adoptable}
-    head = {"namespace": "prod", "uid": "u1", "resourceVersion": "1"}
-    found = []
-    for one in yaml.safe_load_all((POLICY_PAGE / "sample.yaml").read_text()):
-        if decode := decoders.get(one["kind"]):
-            one["metadata"] |= head
-            found.append(decode(msgspec.json.encode(one)))
-    return found
