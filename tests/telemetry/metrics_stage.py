@@ -1,9 +1,11 @@
 """Metrics, and what writes them: each command shows which series came, went and changed.
 
-Of more than three series of a family that come or go with the same value the number is shown.
+Of more than three series of a family that come or go with the same value the number is shown; of
+the reasons of a group `all`, or `the rest` beside some of another value: a new reason changes none.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -26,7 +28,7 @@ from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZ
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.exposition import Rebuilt
 from rollout_operator.telemetry.extra import PolicyMetrics
-from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics, Subject
+from rollout_operator.telemetry.metrics import WAIT_CODES, GroupState, GroupStates, Metrics, Subject
 from tests.builders import zone
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.own_metrics import make_all_metrics
@@ -229,15 +231,22 @@ def _list_changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
             continue
         labels = re.sub(r'(?<=[{,])\w+="([^"]*)"', r"\1", name)
         grouped.setdefault(key, []).append(labels)
+    sizes = Counter((sign, family) for (sign, family, _), names in grouped.items() for _ in names)
     return [
         change
         for (sign, family, value), names in grouped.items()
         for change in (
-            [f"{sign}{len(names)} of {family}{value}"]
+            [f"{sign}{_count(family, len(names), sizes[sign, family])} of {family}{value}"]
             if sign and len(names) > MANY
             else [f"{sign}{name}{value}" for name in names]
         )
     ]
+
+
+def _count(family: str, number: int, total: int) -> str:
+    if family != "group_waiting" or total != len(WAIT_CODES):
+        return f"{number}"
+    return "all" if number == total else "the rest"
 
 
 def _tell_line(line: str) -> str:
