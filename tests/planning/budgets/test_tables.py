@@ -48,20 +48,22 @@ def show_answer(text: str) -> str:
 def show_say(text: str) -> str:
     """Return code, zone and text of a refusal, and when time alone may change it.
 
-    What is refused without counting pods binds a rollout, too, also of a pod that is down.
+    What is refused without counting pods binds a rollout, too, also of a pod that is down; where
+    it does not, the line ends in `; of evictions only`.
     """
     case = read_question(text)
     refusal = assess_disruption(case)
     if refusal is None:
         return "allow"
-    reason = refusal.reason
+    reason, binds = refusal.reason, ""
     if " unavailable " not in reason.text:
         down = ingesters("a", "Lll").pods[0]
-        assert assess_disruption(replace(case, engine=ROLLOUT, pod=down)) == refusal
+        same = assess_disruption(replace(case, engine=ROLLOUT, pod=down)) == refusal
+        binds = "" if same else "; of evictions only"
     wait = refusal.requeue_after
     again = "" if wait is None else f"; again in {wait.total_seconds():g}s"
     said = reason.text.replace("; budget ingester", "; BUDGET")
-    return f"{refusal.status} {reason.code} {reason.zone or 'all'}: {said}{again}"
+    return f"{refusal.status} {reason.code} {reason.zone or 'all'}: {said}{again}{binds}"
 
 
 def show_maximum(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import ZoneSource
@@ -12,7 +13,6 @@ from rollout_operator.model.objects import Group, LabelSelector, Newcomers, Zone
 from rollout_operator.model.policy import (
     Batch,
     BatchPod,
-    PodOrder,
     Policy,
     PolicyHead,
     PolicyPlan,
@@ -129,7 +129,8 @@ def _greet(base: Zone, names: Sequence[str]) -> Zone:
 
 def read_spec(texts: Mapping[str, str]) -> dict[str, Any]:
     """Return fields of a policy."""
-    return {key: _SPEC[key](text) for key, text in texts.items()}
+    kinds = {one.name: one.type for one in structs.fields(Policy)}
+    return {key: _READ.get(kinds[key], kinds[key])(text) for key, text in texts.items()}
 
 
 def _read_limit(text: str) -> IntOrPercent:
@@ -140,13 +141,9 @@ _TIMES: Final = ("start", "completion")
 _OWN: Final = {
     "at", "batch", "clock", "initial", "newcomers", "nowhere", "shared", "spans", "spec",
 }  # fmt: skip
-_SPEC: Final[Mapping[str, Callable[[str], object]]] = {
-    "is_paused": bool,
-    "interval": lambda text: seconds(float(text)),
-    "zone_interval": lambda text: seconds(float(text)),
-    "max_unavailable": _read_limit,
-    "pod_order": PodOrder,
-    "progress_deadline": lambda text: seconds(float(text)),
+_READ: Final[Mapping[type, Callable[[str], object]]] = {
+    timedelta: lambda text: seconds(float(text)),
+    IntOrPercent: _read_limit,
 }
 
 
