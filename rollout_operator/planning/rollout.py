@@ -202,7 +202,7 @@ def find_soak(
         f"{zone.name} waits until {format_next_second(end)}: the other zones must have been whole"
         f" for {format_duration(soak.span)}"
     )
-    return Hold(reason=Reason(Code.ZONE_SOAK, text, Severity.DEBUG, name), until=end)
+    return Hold(reason=Reason(Code.ZONE_SOAK, text, zone=name), until=end)
 
 
 def choose_zone_pods(

@@ -118,6 +118,7 @@ def _read_switch(text: str) -> object:
 _FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
     "maxUnavailable": _read_number,
     "intervalSeconds": _read_number,
+    "zoneIntervalSeconds": _read_number,
     "podOrder": str,
     "azTopologyKey": str,
     "azOrder": _read_list,
@@ -125,7 +126,13 @@ _FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
     "manageUpdateStrategy": _read_switch,
     "progressDeadlineSeconds": _read_number,
 }
-_OF_UPDATE: Final = ("maxUnavailable", "intervalSeconds", "podOrder", "azTopologyKey")
+_OF_UPDATE: Final = (
+    "maxUnavailable",
+    "intervalSeconds",
+    "zoneIntervalSeconds",
+    "podOrder",
+    "azTopologyKey",
+)
 
 
 def render_edit(edit: PolicyEdit) -> ApiRequest:
