@@ -244,7 +244,9 @@ def _choose_phase(plan: Plan, steps: Sequence[Step], progress: _Progress) -> Pha
         return Phase.HELD
     if progress.is_due and _is_moving(plan, steps, progress):
         return Phase.ROLLING_OUT
-    if codes & HOLDING_ZONE:
+    # A pause that cannot be read does not end by itself.
+    loud = {wait.code for wait in plan.waits if wait.severity is not Severity.INFO}
+    if codes & HOLDING_ZONE or Code.ZONE_SOAK in loud:
         return Phase.HELD
     if progress.is_scaling and not progress.is_due:
         return Phase.SCALING
