@@ -33,7 +33,6 @@ from tests.virtual_time import VirtualClock
 
 GROUP: Final = GroupName("ingester")
 LIMIT: Final = timedelta(seconds=9)
-RETELL: Final = timedelta(seconds=10)
 PREPARED: Final[Mapping[str, str]] = {"grafana.com/prepare-downscale": "true"}
 WHERE: Final[Mapping[str, str]] = {
     "grafana.com/prepare-downscale-http-port": "8080",
@@ -257,11 +256,6 @@ class World:
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.client.put("statefulsets", one)
 
-    def annotation(self, zone: str, key: str = LAST_DOWNSCALE) -> object:
-        """Return what the API server holds."""
-        meta = self.client.objects["statefulsets", zone]["metadata"]
-        return meta["annotations"].get(key)
-
     def recorded(self) -> list[str]:
         """Return the pods that carry a record."""
         return [
@@ -327,9 +321,3 @@ def tracked(world: World, data: Mapping[str, str] | None = None) -> World:
     meta["labels"] = {"mine": "kept"}
     world.client.objects["configmaps", world.tracker] = {"metadata": meta, "data": {**(data or {})}}
     return world
-
-
-def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
-    """Return a world of this zone, a, and of zone b that is at rest."""
-    own = list(pods) or pods_of("zone-a")
-    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")])

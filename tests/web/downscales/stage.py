@@ -74,6 +74,7 @@ _WORDS: Final = re.compile(r'(?:msg|pods?|err)=("(?:\\.|[^"])*"|\S+)')
 
 _RAISED: Final = re.compile(r"\b[A-Z]\w*Error\b")
 
+
 class DownscaleStage(ClientStage):
     """Three zones of five pods each, which are prepared for a downscale; no controller runs."""
 

@@ -8,11 +8,11 @@ import pytest
 
 from rollout_operator.guards.downscales import ReservationState
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.names import PREPARE_PATH, DecodeError
+from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, DecodeError
 from tests.controllers.fake_client import Json
 from tests.forgeries import forge, list_leaves
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import LIMIT, PREPARED, WHERE, prepared_alone, three_zones, zone
+from tests.web.downscale_world import LIMIT, WHERE, three_zones
 from tests.web.downscales.stage import make_review
 
 pytestmark = pytest.mark.thorough
@@ -25,8 +25,10 @@ PATH: Final = WHERE[PREPARE_PATH]
 async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed: int) -> None:
     """SEC-09, SI-21, LI-05: lies in any field; in the end each called pod is un-prepared."""
     rng = random.Random(seed)
-    labels = rng.choice((PREPARED, PREPARED, {}))
-    world = prepared_alone(zone("zone-a", labels=labels))
+    world, is_prepared = three_zones(), rng.random() < 2 / 3
+    if not is_prepared:
+        world.write_metadata("labels", "zone-a", PREPARE_DOWNSCALE, None)
+        world.sync()
     body = msgspec.json.encode(make_review(world, rng.choice(("", "scale"))))
     async with world.controlling():
         for _ in range(4):
@@ -38,7 +40,7 @@ async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says
             await world.pass_time(rng.choice((0, 1, 20)))
         called = [call for call in world.calls.calls if call.method == "POST"]
         assert {call.path for call in called} <= {PATH}
-        assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
+        assert is_prepared or not [one for one in called if "zone-a" in one.pod]
         await world.pass_time(100)
         assert world.calls.prepared() == set()
         assert world.context.downscales.count(ReservationState.OPEN) == 0
