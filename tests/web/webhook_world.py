@@ -136,45 +136,36 @@ class ScriptedHook:
         return self.verdict if self.act is None else await self.act(review, until)
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server differs from the common one."""
-
-    port: int = 0
-    clock: Clock = msgspec.field(default_factory=LoopClock)
-    request_timeout: timedelta = timedelta(seconds=10)
-    cluster: ClusterRules = msgspec.field(default_factory=lambda: ClusterRules(namespace="prod"))
-    options: ServerOptions = msgspec.field(default_factory=ServerOptions)
-    may_patch: Callable[[str], bool] = lambda path: False
-    on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
-    hooks: Mapping[str, ReviewHook] = {}
-    """Beside the scripted one."""
-    keeps: Callable[[str], bool] = lambda path: False
-
-
 class WebhookWorld:
     """A server, its hook, and how to reach it."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        clock: Clock | None = None,
+        options: ServerOptions | None = None,
+        cluster: ClusterRules | None = None,
+        hooks: Mapping[str, ReviewHook] | None = None,
+        **reviewing: Any,
+    ) -> None:
         self.hook = ScriptedHook()
-        self.clock = setting.clock
+        self.clock = clock or LoopClock()
         self.metrics = Metrics()
         self.server_context, self.client_context = contexts()
         self.given = 0
         self.server = WebhookServer(
-            setting.port,
+            port,
             reviewer=Reviewer(
-                hooks={PATH: self.hook, **setting.hooks},
-                request_timeout=setting.request_timeout,
+                hooks={PATH: self.hook, **(hooks or {})},
                 clock=self.clock,
-                keeps=setting.keeps,
-                may_patch=setting.may_patch,
-                on_verdict=setting.on_verdict,
+                **{"request_timeout": timedelta(seconds=10), **reviewing},
             ),
             certificate=self._give,
             metrics=self.metrics,
-            cluster=setting.cluster,
+            cluster=cluster or ClusterRules(namespace="prod"),
             clock=self.clock,
-            options=setting.options,
+            options=options or ServerOptions(),
         )
         self._lines: list[Line] = []
 
@@ -234,9 +225,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def serving(setting: Setting | None = None) -> AsyncIterator[WebhookWorld]:
+async def serving(**setting: Any) -> AsyncIterator[WebhookWorld]:
     """Run a server."""
-    world = WebhookWorld(setting or Setting())
+    world = WebhookWorld(**setting)
     await world.server.start()
     try:
         yield world

@@ -31,7 +31,6 @@ from tests.web.webhook_world import (
     Answer,
     Gate,
     Line,
-    Setting,
     WebhookWorld,
     contexts,
     post,
@@ -83,14 +82,14 @@ class WireStage(Steps):
         cluster = ClusterRules(namespace="prod", enabled="cluster" in how)
         if how.get("cluster"):
             cluster = replace(cluster, excluded_paths=(how["cluster"],))
-        setting = Setting(
+        setting = serving(
             request_timeout=_span(how.get("timeout", "10s")),
             cluster=cluster,
             options=ServerOptions(limits=limits),
             may_patch=self._may_patch if "patched" in how else lambda path: False,
             on_verdict=lambda path, review, verdict: self.asked.append(f"{verdict.reason.code}"),
         )
-        self.world: WebhookWorld = await self.stack.enter_async_context(serving(setting))
+        self.world: WebhookWorld = await self.stack.enter_async_context(setting)
         self.connections: dict[str, Line] = {}
         self.gate = Gate()
         self.ended = 0

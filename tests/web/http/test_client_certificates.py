@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from rollout_operator.pki.certificates import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.web.webhooks import ServerOptions
-from tests.web.webhook_world import ALLOWED, Setting, WebhookWorld, body_of, post, serving
+from tests.web.webhook_world import ALLOWED, WebhookWorld, body_of, post, serving
 from tests.world.pki import make_pki
 
 NAME: Final = "kube-apiserver"
@@ -108,7 +108,7 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded(folder: Path, client_name: str = NAME) -> AsyncIterator[Guarded]:
-    async with serving(Setting(options=ServerOptions(client_name=client_name))) as world:
+    async with serving(options=ServerOptions(client_name=client_name)) as world:
         yield Guarded(world, folder)
 
 

@@ -19,7 +19,6 @@ from tests.web.webhook_world import (
     MILLISECOND,
     PATIENCE,
     Line,
-    Setting,
     WebhookWorld,
     body_of,
     post,
@@ -37,7 +36,7 @@ async def test_both_families_are_listened_on(world: WebhookWorld) -> None:
 
 async def test_a_port_in_use_is_named(world: WebhookWorld) -> None:
     """HTTP-04."""
-    other = WebhookWorld(Setting(port=world.server.port))
+    other = WebhookWorld(port=world.server.port)
     with pytest.raises(ConfigError, match=r"^-server-tls\.port: port \d+ is in use$"):
         await other.server.start()
     assert not other.server.is_serving
@@ -49,7 +48,7 @@ async def test_slow_readers_are_cut() -> None:
     options = ServerOptions(
         write_limit=50 * MILLISECOND, limits=ConnectionLimits(sweep=10 * MILLISECOND)
     )
-    async with serving(Setting(options=options)) as world:
+    async with serving(options=options) as world:
         world.hook.verdict = replace(FINE, warnings=("x" * 256,) * 10)
         plain = socket.create_connection(("127.0.0.1", world.server.port))
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -76,7 +75,7 @@ async def flood(line: Line) -> None:
 async def test_a_flood_of_silent_connections() -> None:
     """SEC-06: good ones are served, those before as well as those in between."""
     options = ServerOptions(limits=ConnectionLimits(connections=16, sweep=10 * MILLISECOND))
-    async with serving(Setting(options=options)) as world:
+    async with serving(options=options) as world:
         good = await world.connect()
         assert (await good.send_request(post(body_of()))).body == ALLOWED
         silent = []
@@ -119,7 +118,7 @@ async def test_running_out_of_descriptors(lines: list[str]) -> None:
     """EMFILE: one log line, no spinning, and the connection is taken up later."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     clock = PauseClock()
-    async with serving(Setting(clock=clock)) as world:
+    async with serving(clock=clock) as world:
         with socket.socket() as client:
             client.setblocking(False)
             try:

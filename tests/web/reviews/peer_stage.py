@@ -40,17 +40,7 @@ from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context
 from tests.stories import Steps
-from tests.web.webhook_world import (
-    ALLOWED,
-    FINE,
-    Gate,
-    Line,
-    ScriptedHook,
-    Setting,
-    body_of,
-    post,
-    serving,
-)
+from tests.web.webhook_world import ALLOWED, FINE, Gate, Line, ScriptedHook, body_of, post, serving
 
 PATH: Final = "/admission/pod-eviction"
 REFUSED: Final = Verdict(
@@ -319,12 +309,12 @@ class PeerStage(Steps):
     async def do_front(self) -> str:
         """Have an API server send a review to the one that follows; show what that reports."""
         codes: list[Code] = []
-        setting = Setting(
+        front = serving(
             on_verdict=lambda path, review, verdict: codes.append(verdict.reason.code),
             hooks={PATH: self.led},
             keeps=lambda path: self.led.forwards,
         )
-        async with serving(setting) as world:
+        async with front as world:
             answer = await world.send_request(post(body_of(), path=PATH))
         return f"{_describe(answer.body)}, reported {' '.join(codes) or 'nothing'}"
 
