@@ -1,18 +1,24 @@
 """The context of controllers above a client of a few dictionaries; tests fill its caches."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.config.checks import read_config
 from rollout_operator.controllers.context import Clients, Context, Process, Telemetry
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.store import Cached
+from rollout_operator.kube.store import Cached, Change
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.wire import decode_or_salvage
 from rollout_operator.model.lease import Identity
+from rollout_operator.model.objects import AnyPod, AnySet
 from rollout_operator.pods import Sender
+from tests.controllers.fake_client import FakeClient
 
 
 class FedInformer(Informer[Cached]):
@@ -60,13 +66,18 @@ class FedContext(Context):
     def get_time(self, client: ApiClient) -> datetime:
         return self.clock.now()
 
-    def feed(self, sets: Iterable[bytes], pods: Iterable[bytes]) -> None:
-        """Show these in the caches, and tell of changes."""
-        for informer, objects in (
-            (self.set_informer, map(decode_statefulset, sets)),
-            (self.pod_informer, map(decode_pod, pods)),
+    def feed(self, client: FakeClient) -> None:
+        """Show in the caches what this API server holds, and tell of changes."""
+        for informer, objects in zip(
+            (self.set_informer, self.pod_informer), _read(client), strict=True
         ):
             cast(FedInformer[Any], informer).feed(objects)
+
+    def sync(self, client: FakeClient) -> Sequence[Change[AnyPod]]:
+        """Bring the caches up to date, and tell nobody; return how pods have changed."""
+        sets, pods = _read(client)
+        self.sets.replace_all(sets)
+        return self.pods.replace_all(pods)
 
     def make_informer(
         self, client: ApiClient, collection: Collection[Cached]
@@ -74,3 +85,21 @@ class FedContext(Context):
         informer = FedInformer(client, collection, None, self.clock, self.rng)
         informer.refreshed = self.refreshed
         return informer
+
+
+def _read(client: FakeClient) -> tuple[Sequence[AnySet], Sequence[AnyPod]]:
+    found: dict[str, list[bytes]] = {"statefulsets": [], "pods": [], "configmaps": []}
+    for (plural, _), one in client.objects.items():
+        found[plural].append(msgspec.json.encode(one))
+    return [*map(_decode_set, found["statefulsets"])], [*map(_decode_pod, found["pods"])]
+
+
+# Caches follow every second of hours in which nothing changes.
+@lru_cache(1024)
+def _decode_set(raw: bytes) -> AnySet:
+    return decode_or_salvage("StatefulSet", decode_statefulset, msgspec.Raw(raw))
+
+
+@lru_cache(1024)
+def _decode_pod(raw: bytes) -> AnyPod:
+    return decode_or_salvage("Pod", decode_pod, msgspec.Raw(raw))

@@ -60,7 +60,7 @@ class ReadStage(ClientStage):
         self.client.put(plural, merge(held, json.loads(patch)))
 
     async def do_see(self) -> None:
-        self.process.sync()
+        self.process.sync(self.client)
 
     async def do_spoilt(self, name: str) -> None:
         """Have only the cache not know what a set is like."""

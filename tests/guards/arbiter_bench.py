@@ -7,22 +7,21 @@ Zones `ingester-zone-a`, `-b`, `-c` of three pods each stand under budget `inges
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatalog
 from rollout_operator.guards.grants import Answer, DisruptionRequest, InFlight, OwnDeletes, Recorder
-from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.kube.api import ApiClient
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.decode.wire import salvage
-from rollout_operator.model.names import DecodeError, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, Underway, Unreadable
 from tests.controllers.fake_client import FakeClient, meta_of, pod_json, set_json
+from tests.controllers.fed_context import FedContext
 from tests.planning.disruptions import budget
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
@@ -53,44 +52,30 @@ class CountingPods(PodStore):
         return super().list_by_owner(uid)
 
 
-class Process:
+class Process(FedContext):
     """One operator: its caches, which are up to date at first, its memory, its arbiter."""
 
+    clock: JumpingClock
+    pods: CountingPods
+
     def __init__(self, world: "World", name: str = "x") -> None:
-        self.world, self.clock, self.metrics = world, JumpingClock(), Metrics()
-        self.sets, self.pods = StatefulSetStore(), CountingPods()
+        super().__init__(world.client, JumpingClock())
+        self.world, self.pods = world, CountingPods()
         self.deletes = OwnDeletes(self.pods, self.clock)
         self.in_flight = InFlight(self.pods, self.deletes, self.clock)
         self.recorder = Recorder(world.client, self.clock, name)
         self.catalog = BudgetCatalog(self.metrics)
         for rule in world.rules:
             self.catalog.on_change(None, rule)
-        self.observer = Observer(
-            namespace="test", reader=world.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), in_flight=self.in_flight, now=world.now,
-        )  # fmt: skip
-        self.context = ArbiterContext(
+        self.observer = self.make_observer(cast(ApiClient, world.client))
+        self.common = ArbiterContext(
             budgets=self.catalog, find_lack=world.lacks.get, sets=self.sets, pods=self.pods,
             reader=self.observer, in_flight=self.in_flight, recorder=self.recorder,
             age=lambda: world.age, now=world.now, clock=self.clock, metrics=self.metrics,
             find_downscale=lambda sets: world.downscale,
         )  # fmt: skip
-        self.gate = Arbiter(self.context)
-        self.sync()
-
-    def sync(self) -> Sequence[tuple[Pod | Unreadable | None, Pod | Unreadable | None]]:
-        """Bring the caches up to date; return how pods have changed."""
-        objects = self.world.client.objects.items()
-        sets = [one for (plural, _), one in objects if plural == "statefulsets"]
-        pods = [one for (plural, _), one in objects if plural == "pods"]
-        found: list[StatefulSet | Unreadable] = []
-        for one in sets:
-            try:
-                found.append(decode_statefulset(msgspec.json.encode(one)))
-            except DecodeError as error:
-                found.append(salvage("StatefulSet", msgspec.json.encode(one), error))
-        self.sets.replace_all(found)
-        return self.pods.replace_all([decode_pod(msgspec.json.encode(one)) for one in pods])
+        self.gate = Arbiter(self.common)
+        self.sync(world.client)
 
     def cached(self, pod: str) -> Pod:
         """Return what the cache shows of a pod."""

@@ -9,7 +9,6 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
@@ -42,9 +41,6 @@ LONG_AGO: Final = "2025-12-24T00:00:00Z"
 SECOND: Final = timedelta(seconds=1)
 HOUR: Final = 3600.0
 WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
-# Caches follow every second of hours in which nothing changes.
-_decode_set: Final = lru_cache(1024)(decode_statefulset)
-_decode_pod: Final = lru_cache(1024)(decode_pod)
 
 
 class PodCall(msgspec.Struct, frozen=True):
@@ -142,8 +138,6 @@ class World:
         tracker = ("-use-zone-tracker", f"-zone-tracker.config-map-name={self.tracker}")
         context = FedContext(self.client, self.clock, None, *(tracker if self.tracker else ()))
         self.context, self.sets, self.pods = context, context.sets, context.pods
-        self._synced: object = None
-        """What the API server had at the last sync, and what the caches have had since."""
         self.sync()
         client = cast(ApiClient, self.client)
         self.observer = context.make_observer(client)
@@ -170,18 +164,7 @@ class World:
         )  # fmt: skip
 
     def sync(self) -> None:
-        """Bring the caches up to date: most of the time nothing has changed."""
-        stored = msgspec.json.encode([*self.client.objects.items()])
-        if self._synced == (stored, self.sets.list_all(), self.pods.list_all()):
-            return
-        found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
-        for (plural, _), one in self.client.objects.items():
-            found[plural].append(one)
-        self.sets.replace_all(
-            [_decode_set(msgspec.json.encode(one)) for one in found["statefulsets"]]
-        )
-        self.pods.replace_all([_decode_pod(msgspec.json.encode(one)) for one in found["pods"]])
-        self._synced = stored, self.sets.list_all(), self.pods.list_all()
+        self.context.sync(self.client)
 
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[None]:

@@ -18,9 +18,7 @@ from rollout_operator.model.objects import Deletion, StatefulSet
 from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import explain_actions
-from rollout_operator.telemetry.metrics import GroupStates
 from tests.controllers.fake_client import pod_json, set_json
-from tests.controllers.fed_context import FedContext
 from tests.guards.arbiter_bench import name_of
 from tests.samples import read_samples
 from tests.virtual_time import elapsed
@@ -51,11 +49,8 @@ class RolloutStage(BudgetStage):
         process = self.replicas[name].process
         self.flights: dict[str, Deletion] = {}
         self.read = self.signs = 0
-        self.context = context = FedContext(self.client, process.clock)
-        context.sets, context.pods, context.metrics = process.sets, process.pods, process.metrics
-        context.deletes, context.in_flight = process.deletes, process.in_flight
-        self.group_states = context.group_states = GroupStates(process.metrics, process.clock)
-        self.controller = RolloutController(context, process.gate)
+        self.context, self.group_states = process, process.group_states
+        self.controller = RolloutController(process, process.gate)
         self.observer, self.executor = self.controller.observer, self.controller.executor
         self.others = self.controller.others
 
@@ -206,7 +201,7 @@ class RolloutStage(BudgetStage):
     # The world
 
     async def do_see(self, by: str = "") -> None:
-        changes = self._process().sync()
+        changes = self._process().sync(self.client)
         self.observer.observe(GROUP)  # as a reconcile may, before all changes have been told
         for old, new in changes:
             self.others.on_pod(old, new)

@@ -390,7 +390,7 @@ class ScalingStage(ClientStage):
         self.client.put("statefulsets", one)
         for ordinal in range(count):
             self._make_pod(name, ordinal, one["status"]["currentRevision"])
-        self._show_store()
+        self.context.feed(self.client)
 
     def _make_pod(self, zone: str, ordinal: int, revision: str) -> None:
         pod = pod_json(zone, ordinal, revision=revision)
@@ -557,7 +557,7 @@ class ScalingStage(ClientStage):
         """Let another process take over, whose caches show the store."""
         self._build()
         self.counted.clear()
-        self._show_store()
+        self.context.feed(self.client)
 
     async def do_unsettled(self) -> None:
         """Have sets not obey."""
@@ -584,18 +584,12 @@ class ScalingStage(ClientStage):
 
     # Caches
 
-    def _show_store(self) -> None:
-        found: dict[str, list[bytes]] = {"statefulsets": [], "pods": []}
-        for (plural, _), one in self.client.objects.items():
-            found[plural].append(msgspec.json.encode(one))
-        self.context.feed(found["statefulsets"], found["pods"])
-
     def _follow(self) -> None:
         """Let the caches follow, and wake every group as informers do."""
         if self.obeys:
             self._obey()
         before = self.context.sets.list_groups()
-        self._show_store()
+        self.context.feed(self.client)
         for group in sorted({*before, *self.context.sets.list_groups()}):
             self.scaling.controller.add(group)
 

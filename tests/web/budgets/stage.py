@@ -199,7 +199,7 @@ class BudgetStage(ClientStage):
     async def do_see(self, by: str = "") -> None:
         """Bring the caches of all processes, or of one, up to date."""
         for name in [by] if by else self.replicas:
-            self._process(name).sync()
+            self._process(name).sync(self.client)
 
     async def do_lose(self, *pods: str) -> None:
         """Have the cache lack pods, or all."""
@@ -262,7 +262,7 @@ class BudgetStage(ClientStage):
 
     async def do_account(self, name: str) -> str:
         """Show what is said of a budget: also that it waits, and for what."""
-        account = Accounts(self._process().context).find(name)
+        account = Accounts(self._process().common).find(name)
         if account is None:
             return "none"
         said, zones = account.described, [uid[len(f"uid-{ZONES}") :] for uid in account.zones]
@@ -277,7 +277,7 @@ class BudgetStage(ClientStage):
 
     async def do_accounts(self) -> str:
         """Show of which budgets something is said."""
-        said = Accounts(self._process().context).list_descriptions()
+        said = Accounts(self._process().common).list_descriptions()
         return " ".join(one.name for one in said) or "none"
 
     # Clients and rollouts
@@ -364,7 +364,7 @@ class BudgetStage(ClientStage):
         how = _read(words, "by blind")
         by = how.get("by", "x")
         if "blind" not in how:
-            self._process(by).sync()
+            self._process(by).sync(self.client)
         return await _timed(self._reconcile(by, pod))
 
     async def _reconcile(self, by: str, pod: str) -> str:
