@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
@@ -145,8 +146,8 @@ class ControllerStage(stories.Steps):
     async def do_add(self, plural: str, name: str, *words: str) -> None:
         """Add an object: `add oci also`, `add gate g closed`, `add ks app annotation=...`."""
         annotations = {PREFIX + key: text for key, text in _read(words).items()}
-        gate = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
-        source = {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
+        gate: JsonObject = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
+        source: JsonObject = {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
         resource, spec = {
             "gate": (kinds.ROLLOUT_GATES, gate),
             "ks": (kinds.KUSTOMIZATIONS[0], source),
