@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube import api as kinds
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventKind, Regarding
 from rollout_operator.model.outcome import Severity
@@ -148,11 +148,12 @@ class ControllerStage(stories.Steps):
         annotations = {PREFIX + key: text for key, text in _read(words).items()}
         gate: JsonObject = {"rolloutRef": {"name": "app"}, "passing": "closed" not in words}
         source: JsonObject = {"sourceRef": {"kind": "OCIRepository", "name": "app"}}
-        resource, spec = {
+        made: dict[str, tuple[Resource, JsonObject]] = {
             "gate": (kinds.ROLLOUT_GATES, gate),
             "ks": (kinds.KUSTOMIZATIONS[0], source),
             "oci": (kinds.OCI_REPOSITORIES[0], {"ref": {"tag": "none"}}),
-        }[plural]
+        }
+        resource, spec = made[plural]
         self.bench.api.add(resource, name, spec, metadata={"annotations": annotations})
 
     async def do_remove(self, plural: str, name: str) -> None:
