@@ -198,6 +198,21 @@ class MetricsStage(Steps):
             )
             self.hooks.append(made)
 
+    async def do_hook(self, hook: str) -> None:
+        self.metrics.denials.begin(hook)
+
+    async def do_deny(self, hook: str, user: str, *words: str) -> None:
+        """Count `times=9` denials, of user `#` below `of`, `every=60` s, each with `others=333`."""
+        how = dict(word.split("=") for word in words)
+        times, every = int(how.get("times", 1)), timedelta(seconds=int(how.get("every", 0)))
+        for number in range(times):
+            now = self.clock.elapsed()
+            name = user.replace("#", f"{number % int(how.get('of', times))}")
+            self.metrics.denials.count(hook, name, now)
+            for other in range(int(how.get("others", 0))):
+                self.metrics.denials.count(hook, f"other-{number}-{other // 2}", now)
+            self.clock.jump(every)
+
     def look(self) -> list[str]:
         before, self.seen = self.seen, self._read()
         lines, self.lines = self.lines, []
