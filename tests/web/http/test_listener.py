@@ -72,21 +72,6 @@ async def flood(line: Line) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_flood_of_silent_connections() -> None:
-    """SEC-06: good ones are served, those before as well as those in between."""
-    options = ServerOptions(limits=ConnectionLimits(connections=16, sweep=10 * MILLISECOND))
-    async with serving(options=options) as world:
-        good = await world.connect()
-        assert (await good.send_request(post(body_of()))).body == ALLOWED
-        silent = []
-        for number in range(600):
-            silent.append(await world.dial())
-            if number % 100 == 50:
-                assert (await world.send_request(post(body_of()))).body == ALLOWED
-        assert (await good.send_request(post(body_of()))).body == ALLOWED
-        assert {*await asyncio.gather(*(line.rest() for line in silent[:500]))} == {b""}
-
-
 async def test_a_flood_takes_turns_with_requests(world: WebhookWorld) -> None:
     """SEC-06: one connection is accepted in a turn of the loop, however many there are."""
     good = await world.connect()
