@@ -36,7 +36,7 @@ ERRORS: Final[dict[str, ApiError]] = {
     "unknown": UnknownOutcome("no answer"),
     "unreachable": Unreachable("time-out"),
 }
-FAULTS: Final[dict[str, Exception]] = {**ERRORS, "bug": ZeroDivisionError("by a bug")}
+FAULTS: Final[dict[str, Exception]] = {**ERRORS, "bug": KeyError("bug")}
 TODAY: Final = "2026-01-02T"
 
 

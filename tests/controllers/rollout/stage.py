@@ -172,11 +172,7 @@ class RolloutStage(BudgetStage):
 
     async def do_refuse(self, pod: str, error: str = "refused", times: str = "1") -> None:
         """Have the next deletes of a pod fail."""
-        call = f"delete pods/{name_of(pod)}"
-        if error == "bug":
-            self.faults.append((call, KeyError(error), 1))
-        else:
-            await self.do_fail(error, call, times)
+        await self.do_fail(error, f"delete pods/{name_of(pod)}", times)
 
     # Other operators
 
