@@ -41,12 +41,6 @@ class PolicyWorld(ReleaseSandbox):
         selected = {"statefulSetSelector": {"matchLabels": {"app": "db"}}}
         await self.create(MULTI_AZ_ROLLOUTS, name, {**selected, **spec})
 
-    async def patch_policy(self, patch: JsonObject, name: str = "db") -> None:
-        await self.patch(MULTI_AZ_ROLLOUTS, name, patch)
-
-    async def delete_set(self, name: str) -> None:
-        await self.delete(STATEFULSETS, name)
-
     async def edit_status(self, status: Any) -> None:
         """Write the whole status of a policy, whatever that may be."""
         held = await self.get(MULTI_AZ_ROLLOUTS, "db")

@@ -5,16 +5,14 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from rollout_lab.model.history import Called
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
 
-from rollout_operator.kube.api import ROLLOUTS, JsonObject, Resource
+from rollout_operator.kube.api import JsonObject, Resource
 from tests.virtual_time import VirtualClock
 
 ON: Final = ("-releases.enabled", "-releases.metadata=none")
-_WRITES: Final = ("create", "update", "patch", "delete")
 
 
 class ReleaseSandbox:
@@ -56,10 +54,6 @@ class ReleaseSandbox:
         }
         await self._call("create", resource, body=body, namespace=str(namespace))
 
-    async def create_rollout(self, name: str = "app", **metadata: object) -> None:
-        """Create a Rollout whose image policy does not matter."""
-        await self.create(ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}}, **metadata)
-
     async def patch(
         self,
         resource: Resource,
@@ -94,14 +88,6 @@ class ReleaseSandbox:
 
     def list_all(self, resource: Resource, namespace: str = "") -> Sequence[Any]:
         return self.sandbox.api.list(resource, namespace)
-
-    def count_writes(self, resource: Resource) -> int:
-        """Return how many writes of a kind processes have made."""
-        return sum(
-            called.request.verb in _WRITES and called.request.resource == resource
-            for called in self.sandbox.history.list_all(Called)
-            if called.actor.startswith("operator")
-        )
 
     def _get_namespace(self, resource: Resource) -> str:
         return self.sandbox.namespace if resource.is_namespaced else ""
