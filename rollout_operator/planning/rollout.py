@@ -175,8 +175,11 @@ def walk_zones(
 
 def read_group_soak(group: Group) -> Soak:
     """Return the longest pause between zones that a member requests, or what is wrong with one."""
-    soaks = [read_soak(zone.sts) for zone in order_zones(group.zones)]
-    return max(soaks, key=lambda soak: (bool(soak.problem), soak.span), default=Soak())
+    soaks = {zone.sts.name: read_soak(zone.sts) for zone in order_zones(group.zones)}
+    for name, soak in soaks.items():
+        if soak.problem:
+            return replace(soak, problem=f"StatefulSet {name}: {soak.problem}")
+    return max(soaks.values(), key=lambda soak: soak.span, default=Soak())
 
 
 def find_soak(
