@@ -49,13 +49,12 @@ from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 
-# At most so many Events of an object at once, and one each REFILL after that. A rollout reports
-# each batch, and that must not crowd out that it has stopped, or is complete: routine leaves some
-# to all others, and those some to warnings.
+# At most so many Events of each type at once, and one each REFILL after that, of an object. A
+# rollout reports each batch, and a client its refusals: these leave some, so that they do not crowd
+# out that it is complete.
 BURST: Final = 60
 REFILL: Final = timedelta(seconds=15)
 ROUTINE_LEAVES: Final = 20
-NORMAL_LEAVES: Final = 10
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
 # together they have this much, so that they neither fill the store nor crowd out other Events.
 REFUSALS_BURST: Final = 100
@@ -132,17 +131,24 @@ class EventLimits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: Recent[Uid, _Bucket] = Recent(MOST_OBJECTS)
+        self._objects: Recent[tuple[Uid, bool], _Bucket] = Recent(MOST_OBJECTS)
         self._refusals = self._make(REFUSALS_BURST, REFUSALS_REFILL)
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def admit(self, uid: Uid, action: EventAction, leaves: int = NORMAL_LEAVES) -> bool:
+    def admit(
+        self,
+        uid: Uid,
+        action: EventAction,
+        leaves: int = ROUTINE_LEAVES,
+        *,
+        is_loud: bool = False,
+    ) -> bool:
         """Return whether an Event of an object leaves so many to others, and take its token."""
-        now = self._clock.elapsed()
-        own = self._objects.get(uid) or self._make(BURST, REFILL)
-        self._objects.put(uid, own)
+        now, key = self._clock.elapsed(), (uid, is_loud)
+        own = self._objects.get(key) or self._make(BURST, REFILL)
+        self._objects.put(key, own)
         is_eviction = action is EventAction.REFUSE_EVICTION
         if is_eviction and own.refused_at is not None and now - own.refused_at < EVICTION_SPACING:
             return False
@@ -215,13 +221,18 @@ class EventSender:
 
     def record(self, event: EventRecord) -> None:
         """Queue an Event if there is room for it."""
-        leaves = 0 if event.severity in _LOUD else NORMAL_LEAVES
-        if event.is_routine:
-            leaves = ROUTINE_LEAVES
-        if self.admit(event.regarding.uid, event.action, leaves):
+        leaves, is_loud = ROUTINE_LEAVES if event.is_routine else 0, event.severity in _LOUD
+        if self.admit(event.regarding.uid, event.action, leaves, is_loud=is_loud):
             self.enqueue(event)
 
-    def admit(self, uid: Uid, action: EventAction, leaves: int = NORMAL_LEAVES) -> bool:
+    def admit(
+        self,
+        uid: Uid,
+        action: EventAction,
+        leaves: int = ROUTINE_LEAVES,
+        *,
+        is_loud: bool = False,
+    ) -> bool:
         """Return whether an object may have an event now, and count it where it may not.
 
         For what happens many times a second: only what is admitted need be put into words.
@@ -229,7 +240,7 @@ class EventSender:
         if self._clock.elapsed() < self._silent_until:
             self._count("denied")
             return False
-        if not self._limits.admit(uid, action, leaves):
+        if not self._limits.admit(uid, action, leaves, is_loud=is_loud):
             self._count("limited")
             return False
         return True

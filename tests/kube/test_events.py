@@ -18,7 +18,6 @@ from rollout_operator.kube.events import (
     MAX_NOTE,
     MOST_OBJECTS,
     MOST_SERIES,
-    NORMAL_LEAVES,
     REFUSALS_BURST,
     REFUSALS_REFILL,
     ROUTINE_LEAVES,
@@ -295,14 +294,31 @@ async def test_refusals_leave_room_for_what_the_operator_does() -> None:
     assert count_admitted() == 1
 
 
+@pytest.mark.parametrize(
+    ("noise", "every", "left"),
+    [
+        pytest.param({"leaves": ROUTINE_LEAVES}, 1, (True, True), id="batches"),
+        pytest.param({}, 1, (True, True), id="refusals"),
+        pytest.param({"leaves": 0, "is_loud": True}, 10, (True, False), id="warnings"),
+        pytest.param({"leaves": 0, "is_loud": True}, 1, (True, False), id="very many warnings"),
+        pytest.param({"leaves": 0}, 1, (False, True), id="what changes each second"),
+    ],
+)
 @in_virtual_time
-async def test_what_is_reported_each_batch_crowds_out_no_warning_and_no_end() -> None:
-    limits = EventLimits(VirtualClock())
-    admitted = [
-        sum(limits.admit(Uid("u"), EventAction.ROLL_OUT, leaves) for _ in range(BURST))
-        for leaves in (ROUTINE_LEAVES, NORMAL_LEAVES, 0)
-    ]
-    assert admitted == [BURST - ROUTINE_LEAVES, ROUTINE_LEAVES - NORMAL_LEAVES, NORMAL_LEAVES]
+async def test_nothing_crowds_out_the_other_type_nor_routine_the_end(
+    noise: dict[str, Any], every: int, left: tuple[bool, bool]
+) -> None:
+    """After an hour of it, there may be a Normal Event and a Warning, in this order."""
+    clock = VirtualClock()
+    limits, action = EventLimits(clock), EventAction.REFUSE_DOWNSCALE
+    for _ in range(3600 // every):
+        limits.admit(Uid("u"), action, **noise)
+        await clock.sleep(timedelta(seconds=every))
+    for _ in range(BURST):
+        limits.admit(Uid("u"), action, **noise)
+
+    action = EventAction.ROLL_OUT
+    assert left == tuple(limits.admit(Uid("u"), action, 0, is_loud=loud) for loud in (False, True))
 
 
 @in_virtual_time

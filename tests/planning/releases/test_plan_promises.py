@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
-from rollout_operator.kube.events import NORMAL_LEAVES, ROUTINE_LEAVES
+from rollout_operator.kube.events import ROUTINE_LEAVES
 from rollout_operator.model import names
 from rollout_operator.model.outcome import Severity
 from rollout_operator.releases.model.plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
@@ -193,4 +193,4 @@ def test_what_became_of_a_release_has_room_among_its_events() -> None:
         one for one in world.reported if one.severity is Severity.INFO and not one.is_routine
     ]
     assert [one.reason for one in reported].count("BakeTimePassed") == 3
-    assert len(reported) <= ROUTINE_LEAVES - NORMAL_LEAVES
+    assert len(reported) <= ROUTINE_LEAVES
