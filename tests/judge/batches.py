@@ -338,12 +338,11 @@ def _name_shortened(case: PolicyCase) -> str:
 
 
 def _soaked(case: PolicyCase) -> Iterator[str]:
-    """Yield that another zone than the last one was begun too soon."""
+    """Yield that a batch began before the other zones had been whole for long enough."""
     world, others = case.state.world, case.list_sets(is_near=False)
-    near, last = [case.owner, *case.list_sets(is_near=True)], case.pause.batch
-    if not case.is_healthy or (last is not None and last.set_name in {one.name for one in near}):
+    if not case.is_healthy or case.goes_on:
         return
-    sets = [*near, *others]
+    sets = [case.owner, *case.list_sets(is_near=True), *others]
     own = [min(each.soak for each in [one, *world.window(one.uid, case.known)]) for one in sets]
     soak = max(min(one.policy.zone_interval for one in case.owners), *own)
     passed = case.at - world.find_whole(others, case.known)
