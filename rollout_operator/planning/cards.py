@@ -73,6 +73,8 @@ class Reference(NamedTuple):
 
     code: str
     link: str = ""
+    is_detail: bool = False
+    """Whether it is left out where room is scarce."""
 
 
 class Mention(NamedTuple):
@@ -526,7 +528,9 @@ def _list_waits(
 
 
 def _build_step(step: Step, label: str) -> Item:
-    return Item(_name_subject(step.pod or step.zone, step.text), label, _refer(step.code))
+    # Nothing has to be looked up while a rollout goes on.
+    reference = Reference(step.code, render_path(step.code), is_detail=True)
+    return Item(_name_subject(step.pod or step.zone, step.text), label, reference)
 
 
 def _name_subject(subject: str, text: str) -> Text:

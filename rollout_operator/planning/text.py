@@ -241,8 +241,9 @@ def _render_text(item: Item, now: datetime, layout: StatusLayout) -> str:
         else span.text
         for span in item.text
     ]  # fmt: skip
-    code = "" if item.reference is None else f" [{item.reference.code}]"
-    return f"{''.join(words)}{code}"
+    found = item.reference
+    is_shown = found is not None and (layout.is_wide or not found.is_detail)
+    return f"{''.join(words)} [{found.code}]" if found and is_shown else "".join(words)
 
 
 def _render_moment(moment: Moment, now: datetime, layout: StatusLayout) -> str:

@@ -210,7 +210,7 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
     assert re.findall(r"ingester  (.*)  6/6 ready  6/6 updated", text)[-1] == "rolled out"
     assert "\x1b" not in text
     assert all(f"deletes zone-{zone}-{n}: " in text for zone in "abc" for n in range(2))
-    assert not re.search(r"\b(SI|LI)-\d\d", text)
+    assert not re.search(r"\b(SI|LI)-\d\d|pod_outdated|rolled_out", text)
     assert text.rstrip().splitlines()[-2:] == [
         "the operator deleted 6 pods",
         "etcd's own history, read by a judge: every promise was kept",
