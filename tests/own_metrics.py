@@ -3,8 +3,8 @@
 from typing import Final
 
 from rollout_operator.releases.metrics import ReleaseCounters, show_releases, show_schedules
-from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.policies import PolicyMetrics
 
 _NAMESPACE: Final = "default"
 

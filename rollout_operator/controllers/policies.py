@@ -96,8 +96,8 @@ from rollout_operator.planning.policy_status import (
     render_refused_status,
 )
 from rollout_operator.planning.wording import join_names
-from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.policies import PolicyMetrics
 
 # Every policy is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(seconds=60)

@@ -9,8 +9,8 @@ import pytest
 
 from rollout_operator.model.names import PAUSED
 from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
-from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.policies import PolicyMetrics
 from tests.dashboard import list_expressions
 from tests.expressions import metrics_of
 from tests.manifests.test_monitoring import OTHERS, load_rules

@@ -27,8 +27,8 @@ from rollout_operator.model.outcome import (
 from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.exposition import Rebuilt
-from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import WAIT_CODES, GroupState, GroupStates, Metrics, Subject
+from rollout_operator.telemetry.policies import PolicyMetrics
 from tests.builders import zone
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.own_metrics import make_all_metrics
