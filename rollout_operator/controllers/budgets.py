@@ -242,7 +242,7 @@ class Budgets(Feature):
         self.arbiter = Arbiter(common)
         self.accounts = Accounts(common)
         context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
-        reconciler = DisruptionController(
+        self.reconciler = DisruptionController(
             pods=context.pods,
             in_flight=context.in_flight,
             recorder=Recorder(releasing, context.clock, name),
@@ -251,7 +251,7 @@ class Budgets(Feature):
             metrics=context.metrics.disruptions,
         )
         self.controller = Controller(
-            "reconcile budgets", reconciler.reconcile, workers=_WORKERS, rng=context.rng
+            "reconcile budgets", self.reconciler.reconcile, workers=_WORKERS, rng=context.rng
         )
         self.controllers = (self.controller,)
         context.in_flight.on_change(lambda pod: self.controller.add((pod.namespace, pod.name)))

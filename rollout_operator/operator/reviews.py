@@ -49,10 +49,10 @@ from rollout_operator.web.no_downscale import (
 from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 
 _OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
-_NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
-_BUDGETS_PATH: Final = "/admission/zpdb-validation"
+BUDGETS_PATH: Final = "/admission/zpdb-validation"
 LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
 """Paths of reviews that only the elected replica decides."""
 # After its last review a request is written within moments, where nothing else holds it up.
@@ -134,7 +134,7 @@ class Reviews:
         self._name = context.make_name()
         self._reads = UnconfirmedReads(context.settings.client_qps)
         self._calls = context.make_pod_client()
-        self._downscales = DownscaleController(
+        self.downscales = DownscaleController(
             context,
             context.open("settling", Priority.READ),
             self._calls,
@@ -179,7 +179,7 @@ class Reviews:
         return self._context.find_lack()
 
     def lead(self, tasks: TaskStack) -> None:
-        self._downscales.start(tasks)
+        self.downscales.start(tasks)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -197,8 +197,8 @@ class Reviews:
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
-        self._downscales.close()
-        await self._downscales.finish()
+        self.downscales.close()
+        await self.downscales.finish()
 
     async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
         downscales, changed = self._context.downscales, asyncio.Event()
@@ -248,9 +248,9 @@ class Reviews:
         checked = self._make_parents(self._checking)
         return Reviewer(
             hooks={
-                _NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
+                NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
                 **self._led,
-                _BUDGETS_PATH: ZpdbValidation(
+                BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
             },

@@ -16,19 +16,30 @@ from rollout_operator.kube.store import Cached, Change
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import decode_or_salvage
 from rollout_operator.model.lease import Identity
+from rollout_operator.model.names import ApiError
 from rollout_operator.model.objects import AnyPod, AnySet
 from rollout_operator.pods import Sender
 from tests.controllers.fake_client import FakeClient
 
 
 class FedInformer(Informer[Cached]):
-    """What it was fed last is of this very moment."""
+    """What it was fed last is of this very moment, unless a test says otherwise."""
 
     refreshed: list[str]
+    shown_age = timedelta(0)
+    error: ApiError | None = None
 
     @property
     def age(self) -> timedelta:
-        return timedelta(0)
+        return self.shown_age
+
+    @property
+    def has_synced(self) -> bool:
+        return self.error is None
+
+    @property
+    def last_error(self) -> ApiError | None:
+        return self.error
 
     def feed(self, objects: Iterable[Cached]) -> None:
         self._notify(self._of.store.replace_all(objects))

@@ -4,15 +4,17 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from rollout_lab.schemas.patches import merge
 
 from rollout_operator.controllers.observe import choose_most_live_reads
+from rollout_operator.kube.api import ApiClient
 from rollout_operator.model.names import ApiError, DecodeError, GroupName
 from rollout_operator.model.objects import Group, Unreadable
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
-from tests.guards.arbiter_bench import Process, World
+from tests.controllers.fed_context import FedContext
+from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage
 
 TURNS: Final = 30
@@ -23,9 +25,10 @@ class ReadStage(ClientStage):
 
     def _build(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         self.turns = asyncio.Semaphore(0)
-        client = FakeClient(sets, pods)
-        self.process = Process(World(client=client, rules=[]))
-        self._attend(client)
+        self._attend(FakeClient(sets, pods))
+        self.context = FedContext(self.client, VirtualClock())
+        self.context.sync(self.client)
+        self.observer = self.context.make_observer(cast(ApiClient, self.client))
 
     def look(self) -> list[str]:
         calls = self.client.calls[self.shown :]
@@ -60,11 +63,11 @@ class ReadStage(ClientStage):
         self.client.put(plural, merge(held, json.loads(patch)))
 
     async def do_see(self) -> None:
-        self.process.sync(self.client)
+        self.context.sync(self.client)
 
     async def do_spoilt(self, name: str) -> None:
         """Have only the cache not know what a set is like."""
-        sets = self.process.sets
+        sets = self.context.sets
         [old] = [one for one in sets.list_all() if one.name == name]
         lost = Unreadable(
             kind="StatefulSet", namespace="test", name=name, uid=old.uid,
@@ -106,16 +109,16 @@ class ReadStage(ClientStage):
 
     async def do_read(self, group: str) -> str:
         """Read a group live."""
-        cached = self.process.observer.observe(GroupName(group))
+        cached = self.observer.observe(GroupName(group))
         try:
-            return _render(await self.process.observer.observe_live(cached))
+            return _render(await self.observer.observe_live(cached))
         except ApiError as error:
             return type(error).__name__
 
     async def do_alone(self, name: str) -> str:
         """Read a set alone."""
         try:
-            group = await self.process.observer.observe_alone(name)
+            group = await self.observer.observe_alone(name)
         except (ApiError, DecodeError) as error:
             return type(error).__name__
         return f"{group.name}: {_render(group)}"

@@ -36,10 +36,10 @@ from rollout_operator.model.names import GROUP_LABEL, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
 from tests.builders import NOW, pod, sts
-from tests.guards.arbiter_bench import LONG, Process, rule, world
 from tests.guards.watched_stage import GROUPS, LABELS, MOMENT, SELECTED, DepartedStage
-from tests.planning.disruptions import PATTERN, budget, member
+from tests.planning.disruptions import budget, member
 from tests.virtual_time import VirtualClock, in_virtual_time
+from tests.web.budgets.stage import BudgetStage
 
 START: Final = timedelta(minutes=1)
 LARGEST: Final = 2**31 - 1
@@ -236,21 +236,22 @@ def test_si02_a_crowd_of_names_makes_it_incomplete_and_not_larger() -> None:
 @in_virtual_time
 async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None:
     """D-51: the work grows with the pods, not with their square."""
-    x = Process(world(rule(), rule(name="one", selector={"app": "another"}), pods=30))
-    await x.gate.request(_evict(x, "b-0"), LONG)
-    x.pods.reads = 0
-    refusals = await x.gate.assess_all(_roll(x, 30))
+    stage = BudgetStage([])
+    await stage.act("zones pods=30; budget one selector=app:another; evict b-0")
+    stage.process.pods.reads = 0
+    refusals = await stage.assess([f"a-{at}" for at in range(30)], 9)
     assert len({id(one) for one in refusals if one}) == 1
-    assert x.pods.reads == 3
+    assert stage.process.pods.reads == 3
 
 
 @in_virtual_time
 async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> None:
-    x = Process(world(rule(pattern=PATTERN), pods=SLICE + 1))
+    stage = BudgetStage([])
+    await stage.act(f"zones pods={SLICE + 1}; budget ingester pattern")
     turns: list[str] = []
 
     async def decide() -> None:
-        await x.gate.assess_all(_roll(x, SLICE + 1))
+        await stage.assess([f"a-{at}" for at in range(SLICE + 1)], 9)
         turns.append("decided")
 
     async def wait() -> None:
@@ -258,18 +259,6 @@ async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> No
 
     await asyncio.gather(decide(), wait())
     assert turns == ["another", "decided"]
-
-
-def _evict(x: Process, pod: str) -> DisruptionRequest:
-    return DisruptionRequest(pod=x.cached(pod), engine=DisruptionSource.EVICTION)
-
-
-def _roll(x: Process, pods: int) -> list[DisruptionRequest]:
-    """Return requests of a rollout for all pods of zone a."""
-    return [
-        DisruptionRequest(pod=x.cached(f"a-{at}"), engine=DisruptionSource.ROLLOUT, limit=9)
-        for at in range(pods)
-    ]
 
 
 @in_virtual_time

@@ -19,10 +19,9 @@ from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import explain_actions
 from tests.controllers.fake_client import pod_json, set_json
-from tests.guards.arbiter_bench import name_of
 from tests.samples import read_samples
 from tests.virtual_time import elapsed
-from tests.web.budgets.stage import ZONES, BudgetStage
+from tests.web.budgets.stage import ZONES, BudgetStage, name_of
 
 GROUP: Final = GroupName("ingester")
 SET_UP: Final = {"replicas", "ready", "generation"}
@@ -31,11 +30,10 @@ SET_UP: Final = {"replicas", "ready", "generation"}
 class RolloutStage(BudgetStage):
     """Zones a, b and c of three pods, of which a rolls from old to new, one pod at a time."""
 
-    def _build(self, **shape: Any) -> None:
-        super()._build(**shape)
-        self.world.rules = []
+    def _build(self, pods: int = 3) -> None:
+        super()._build(pods)
         self.budgets.clear()
-        self.pods = shape.get("pods", 3)
+        self.pods = pods
         self._put_set("a")
         self._start("x")
         self._read_grants()  # knows the pods by their UIDs from now on
@@ -46,16 +44,16 @@ class RolloutStage(BudgetStage):
 
     def _start(self, name: str) -> None:
         super()._start(name)
-        process = self.replicas[name].process
+        process = self.replicas[name]
         self.flights: dict[str, Deletion] = {}
         self.read = self.signs = 0
         self.context, self.group_states = process, process.group_states
-        self.controller = RolloutController(process, process.gate)
+        self.controller = RolloutController(process, process.budgets.arbiter)
         self.observer, self.executor = self.controller.observer, self.controller.executor
         self.others = self.controller.others
 
     def look(self) -> list[str]:
-        reads = self._process().pods.reads
+        reads = self.process.pods.reads
         found = [one.replace(ZONES, "").replace("statefulsets/", "") for one in super().look()]
         found += [f"relist: {why}" for why in dict.fromkeys(self.context.refreshed)]
         self.context.refreshed.clear()
@@ -73,7 +71,7 @@ class RolloutStage(BudgetStage):
             if now.get(name) != self.flights.get(name):
                 found.append(f"{name} {now[name].name.lower() if name in now else 'settled'}")
         self.flights = now
-        self._process().pods.reads = reads
+        self.process.pods.reads = reads
         return found
 
     # Rollouts
@@ -132,7 +130,7 @@ class RolloutStage(BudgetStage):
 
     async def do_metrics(self) -> str:
         """Show what is counted of the group, and when a reconcile last succeeded."""
-        metrics = self._process().metrics
+        metrics = self.process.metrics
         found = []
         for name in (
             "group_reconciles_total", "group_reconciles_failed_total",
@@ -144,7 +142,7 @@ class RolloutStage(BudgetStage):
                     found.append(" ".join([name.removeprefix("group_"), *words, f"{number:g}"]))
         stamps = read_samples(metrics, "last_successful_group_reconcile_timestamp_seconds")
         stamp = stamps.get((GROUP,), 0)
-        before = self._process().clock.now().timestamp() - stamp
+        before = self.process.clock.now().timestamp() - stamp
         return ", ".join([*found, f"success {before:g}s ago" if stamp else "no success"])
 
     async def do_lists(self) -> str:
@@ -167,7 +165,7 @@ class RolloutStage(BudgetStage):
 
     async def do_reads(self) -> str:
         """Show how often the pods of a zone were read for a decision."""
-        before, self.read = self.read, self._process().pods.reads
+        before, self.read = self.read, self.process.pods.reads
         return f"{self.read - before}"
 
     async def do_refuse(self, pod: str, error: str = "refused", times: str = "1") -> None:
@@ -181,8 +179,7 @@ class RolloutStage(BudgetStage):
 
     async def do_others(self) -> str:
         """Show which pods another operator deleted last, and how long the group is left alone."""
-        process = self._process()
-        sets = [one for one in process.sets.list_group(GROUP) if isinstance(one, StatefulSet)]
+        sets = [one for one in self.process.sets.list_group(GROUP) if isinstance(one, StatefulSet)]
         found = self.others.find(GROUP, sets)
         if found is None:
             return f"none of {len(self.others)}"
@@ -192,12 +189,12 @@ class RolloutStage(BudgetStage):
     async def do_own(self, *pods: str) -> None:
         """Have pods be known for deletes of this process."""
         for pod in pods:
-            self._process().deletes.begin(self._process().cached(pod))
+            self.process.deletes.begin(self._cached(pod))
 
     # The world
 
     async def do_see(self, by: str = "") -> None:
-        changes = self._process().sync(self.client)
+        changes = self.process.sync(self.client)
         self.observer.observe(GROUP)  # as a reconcile may, before all changes have been told
         for old, new in changes:
             self.others.on_pod(old, new)

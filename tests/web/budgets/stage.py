@@ -7,8 +7,7 @@ zone, or partition, has how many pods down, and when it took time; `by=y` is tha
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final
@@ -17,43 +16,36 @@ import msgspec
 from msgspec.structs import replace
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.budgets import DisruptionController
-from rollout_operator.guards.arbiter import Accounts
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.guards.grants import Answer, DisruptionRequest, GrantedPod, read_record
 from rollout_operator.model.budget import Budget, DisruptionSource, FlawedBudget, Record
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput, Uid
-from rollout_operator.model.objects import Underway
+from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput, Uid, Unreachable
+from rollout_operator.model.objects import Key, Pod
+from rollout_operator.operator.reviews import EVICTION_PATH
 from rollout_operator.planning.budgets import Refusal
 from rollout_operator.web.dispatch import render_answer
-from rollout_operator.web.eviction import PodEviction
-from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
-from tests.controllers.fake_client import pod_json, set_json
-from tests.guards.arbiter_bench import LABELS, Process, name_of, rule, world
+from tests.controllers.fake_client import FakeClient, meta_of, pod_json, set_json
 from tests.model.review_trees import review_tree
-from tests.planning.disruptions import PATTERN
+from tests.planning.disruptions import PATTERN, budget
 from tests.samples import read_samples
-from tests.virtual_time import elapsed
-from tests.web.client_stage import ClientStage, brief
+from tests.virtual_time import EPOCH, elapsed
+from tests.web.client_stage import ERRORS, ClientStage, brief
+from tests.web.fed_process import FedProcess
 
 ZONES: Final = "ingester-zone-"
+LABELS: Final = {"rollout-group": "ingester"}
 USUAL: Final = 4.5
 """Our share of the time that an API server with our manifests gives to a review, in seconds."""
 OWNERS: Final = {
-    "set": {"kind": "StatefulSet", "name": name_of("a"), "uid": "uid-ingester-zone-a"},
+    "set": {"kind": "StatefulSet", "name": f"{ZONES}a", "uid": f"uid-{ZONES}a"},
     "replicas": {"kind": "ReplicaSet", "name": "web-1", "uid": "uid-web", "controller": True},
-    "new": {"kind": "StatefulSet", "name": name_of("a"), "uid": "new", "controller": True},
+    "new": {"kind": "StatefulSet", "name": f"{ZONES}a", "uid": "new", "controller": True},
 }
 _DOWN: Final = re.compile(rf"(\d+) pods? not ready in (?:{ZONES})?(partition \d+|\w)")
 _LOUD: Final = re.compile("level=(warn|error)")
 _WORDS: Final = re.compile(r'(?:msg|pod)=("(?:\\.|[^"])*"|\S+)')
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Replica:
-    process: Process
-    hook: PodEviction
-    controller: DisruptionController
 
 
 class BudgetStage(ClientStage):
@@ -65,30 +57,24 @@ class BudgetStage(ClientStage):
         self.tasks: set[asyncio.Task[None]] = set()
         self._build()
 
-    def _build(self, **shape: Any) -> None:
+    def _build(self, pods: int = 3) -> None:
+        names = [name_of(letter) for letter in "abc"]
+        sets = [set_json(name, replicas=pods, labels=LABELS, update="old") for name in names]
+        self._attend(FakeClient(sets, [pod_json(name, at) for name in names for at in range(pods)]))
         self.budgets: dict[str, Budget | FlawedBudget] = {"ingester": rule()}
-        self.world = world(**shape)
-        self.replicas: dict[str, _Replica] = {}
+        self.version = 1
+        self.replicas: dict[str, FedProcess] = {}
         self.grants: dict[str, str] = {}
         self.records: dict[str, str] = {}
         self.uids: dict[Uid, str] = {}
         self.counted: dict[str, float] = {}
         self.answer: dict[str, Any] = {}
-        self._attend(self.world.client)
         self._start("x")
 
     def _start(self, name: str) -> None:
-        process, client = Process(self.world, name), self.world.client
-        hook = PodEviction(
-            arbiter=process.gate, pods=process.pods, sets=process.sets,
-            unknown=UnknownPods(client, "test", UnconfirmedReads(self.qps)),
-            metrics=process.metrics.disruptions, clock=process.clock, namespace="test",
-        )  # fmt: skip
-        controller = DisruptionController(
-            pods=process.pods, in_flight=process.in_flight, recorder=process.recorder,
-            client=client, clock=process.clock, metrics=process.metrics.disruptions,
-        )  # fmt: skip
-        self.replicas[name] = _Replica(process=process, hook=hook, controller=controller)
+        qps = f"-kubernetes.client-qps={self.qps}"
+        self.replicas[name] = FedProcess(self.client, name, None, qps)
+        self.replicas[name].feed_budgets(self.budgets.values())
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         try:
@@ -135,9 +121,9 @@ class BudgetStage(ClientStage):
                 self.uids[Uid(str(one["metadata"]["uid"]))] = name.removeprefix(ZONES)
         return {
             f"{pod}" if name == "x" else f"{pod} by {name}": grant.state.name.lower()
-            for name, made in self.replicas.items()
+            for name, process in self.replicas.items()
             for uid, pod in self.uids.items()
-            if (grant := made.process.in_flight.get(uid))
+            if (grant := process.in_flight.get(uid))
         }
 
     async def do_why(self) -> str:
@@ -146,7 +132,7 @@ class BudgetStage(ClientStage):
 
     async def do_count(self, by: str = "x") -> str:
         """Show what was counted since the last time, and how many are being decided on."""
-        metrics = self._process(by).metrics
+        metrics = self.replicas[by].metrics
         now = {
             " ".join(labels): number
             for labels, number in read_samples(metrics, "zpdb_eviction_requests_total").items()
@@ -159,12 +145,13 @@ class BudgetStage(ClientStage):
 
     async def do_record(self, pod: str) -> str:
         """Show the record on a pod."""
+        live = self._live(pod)
         try:
-            record = read_record(self.world.live(pod))
+            record = read_record(live)
         except InvalidInput:
-            return self.world.live(pod).disruption
+            return live.disruption
         if record is None:
-            return self.world.live(pod).disruption or "no record"
+            return live.disruption or "no record"
         at, lasts = brief(msgspec.to_builtins(record.at)), record.lasts.total_seconds()
         return f"{record.engine} by {record.by} at {at} lasts {lasts:g}s"
 
@@ -180,7 +167,7 @@ class BudgetStage(ClientStage):
         """Begin with other zones, `pods=30`, or with reviews that share `qps=5` reads a second."""
         how = _read(words, "pods qps")
         self.qps = float(how.get("qps", 0))
-        self._build(pods=int(how.get("pods", 3)))
+        self._build(int(how.get("pods", 3)))
 
     async def do_start(self, name: str) -> None:
         """Start a process, or start one again: its memory is empty."""
@@ -188,7 +175,7 @@ class BudgetStage(ClientStage):
 
     async def do_releases(self) -> None:
         """Have what is abandoned be released in the background."""
-        self.tasks.add(asyncio.create_task(self._process().gate.run()))
+        self.tasks.add(asyncio.create_task(self.process.budgets.arbiter.run()))
         await asyncio.sleep(0)
 
     async def do_end_releases(self) -> None:
@@ -199,40 +186,51 @@ class BudgetStage(ClientStage):
     async def do_see(self, by: str = "") -> None:
         """Bring the caches of all processes, or of one, up to date."""
         for name in [by] if by else self.replicas:
-            self._process(name).sync(self.client)
+            self.replicas[name].sync(self.client)
 
     async def do_lose(self, *pods: str) -> None:
         """Have the cache lack pods, or all."""
-        cache = self._process().pods
+        cache = self.process.pods
         gone = {name_of(pod) for pod in pods}
         cache.replace_all([one for one in cache.list_all() if gone and one.name not in gone])
 
     async def do_show(self, pod: str) -> None:
         """Have the cache show a pod, by an event, and nothing else."""
-        self._process().pods.upsert(self.world.live(pod))
+        self.process.pods.upsert(self._live(pod))
 
     async def do_frozen(self, seconds: str) -> None:
         """Let a process be frozen for so long: none of its timers has run yet."""
-        self._process().clock.ahead += timedelta(seconds=float(seconds))
+        self.process.clock.ahead += timedelta(seconds=float(seconds))
 
     async def do_wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def do_age(self, seconds: str) -> None:
         """Have the caches be so old."""
-        self.world.age = timedelta(seconds=float(seconds))
+        for process in self.replicas.values():
+            process.grow_old(timedelta(seconds=float(seconds)))
 
-    async def do_lack(self, engine: str, why: str = "") -> None:
-        """Have the budgets not be known, for evictions or rollouts, until there is no reason."""
-        self.world.lacks[DisruptionSource(engine)] = why
-        if not why:
-            del self.world.lacks[DisruptionSource(engine)]
+    async def do_lack(self, why: str = "") -> None:
+        """Have the budgets not be known, until there is no reason."""
+        for process in self.replicas.values():
+            process.lack_budgets(Unreachable(why) if why else None)
+
+    async def do_forbidden(self) -> None:
+        """Have the role show no budgets."""
+        await self.do_fail("denied", "list zoneaware")
+        async with TaskStack() as tasks:
+            self.process.budgets.follow(tasks)
+            await self.process.budgets.wait_known()
+        await self.do_budget("ingester", "none")
+        self.process.lack_budgets(ERRORS["denied"])
 
     async def do_downscale(self, letter: str, start: str, end: str) -> None:
         """Have a zone be scaled down."""
-        self.world.downscale = Underway(
-            zone=name_of(letter), replicas_from=int(start), replicas_to=int(end)
-        )
+        held = self.client.objects["statefulsets", name_of(letter)]
+        sts = decode_statefulset(msgspec.json.encode(held))
+        key = Key(set_uid=sts.uid, replicas_from=int(start), replicas_to=int(end))
+        for process in self.replicas.values():
+            process.downscales.adopt(sts, key, EPOCH, [])
 
     # Budgets
 
@@ -242,27 +240,28 @@ class BudgetStage(ClientStage):
         old = self.budgets.pop(name, None)
         new: Budget | FlawedBudget | None = None
         if "none" not in how:
+            self.version += 1
             new = rule(
                 int(how.get("most", 1)), name=name, uid=Uid(f"uid-budget-{name}"),
-                generation=1 + (old.generation if old else 0),
+                resource_version=f"{self.version}", generation=1 + (old.generation if old else 0),
                 selector=_read_selector(how["selector"]) if "selector" in how else LABELS,
                 pattern=PATTERN if "pattern" in how else "",
                 delay=timedelta(seconds=int(how.get("delay", 0))),
             )  # fmt: skip
             if "flaw" in how:
                 new = FlawedBudget(
-                    namespace="test", name=name, uid=new.uid, resource_version="1",
-                    generation=new.generation, problem=how["flaw"],
+                    namespace="test", name=name, uid=new.uid,
+                    resource_version=new.resource_version, generation=new.generation,
+                    problem=how["flaw"],
                     selector=None if "blind" in how else new.selector,
                 )  # fmt: skip
             self.budgets[name] = new
-        self.world.rules = [one for one in self.budgets.values() if isinstance(one, Budget)]
-        for made in self.replicas.values():
-            made.process.catalog.on_change(old, new)
+        for process in self.replicas.values():
+            process.feed_budgets(self.budgets.values())
 
     async def do_account(self, name: str) -> str:
         """Show what is said of a budget: also that it waits, and for what."""
-        account = Accounts(self._process().common).find(name)
+        account = self.process.budgets.accounts.find(name)
         if account is None:
             return "none"
         said, zones = account.described, [uid[len(f"uid-{ZONES}") :] for uid in account.zones]
@@ -277,8 +276,7 @@ class BudgetStage(ClientStage):
 
     async def do_accounts(self) -> str:
         """Show of which budgets something is said."""
-        said = Accounts(self._process().common).list_descriptions()
-        return " ".join(one.name for one in said) or "none"
+        return " ".join(one.name for one in self.process.budgets.describe()) or "none"
 
     # Clients and rollouts
 
@@ -297,9 +295,9 @@ class BudgetStage(ClientStage):
         body = json.dumps(_make_review(pod, **fields)).encode()
         return await _timed(self._evict(chosen, body, within))
 
-    async def _evict(self, chosen: _Replica, body: bytes, within: timedelta) -> str:
+    async def _evict(self, chosen: FedProcess, body: bytes, within: timedelta) -> str:
         review = decode_review(body)
-        verdict = await chosen.hook.review(review, chosen.process.clock.elapsed() + within)
+        verdict = await chosen.review(EVICTION_PATH, review, within)
         tree = json.loads(render_answer(review, verdict))
         assert (tree["apiVersion"], tree["response"]["uid"]) == (review.version, "u-1")
         answer = tree["response"]
@@ -320,11 +318,12 @@ class BudgetStage(ClientStage):
     async def do_roll(self, pod: str, *words: str) -> str:
         """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""
         how = _read(words, "limit within by")
-        process = self._process(how.get("by", "x"))
-        within = timedelta(seconds=float(how.get("within", 9)))
+        process = self.replicas[how.get("by", "x")]
+        until = process.clock.elapsed() + timedelta(seconds=float(how.get("within", 9)))
+        request = self._ask(pod, int(how.get("limit", 1)), process)
 
         async def roll() -> str:
-            answer = await process.roll(pod, limit=int(how.get("limit", 1)), within=within)
+            answer = await process.budgets.arbiter.request(request, until)
             self.answer = {"text": answer.reason.text if isinstance(answer, Refusal) else ""}
             return _render(answer)
 
@@ -332,31 +331,34 @@ class BudgetStage(ClientStage):
 
     async def do_reserve(self, pod: str) -> str:
         """Let a rollout reserve a pod."""
-        process = self._process()
-        until = process.clock.elapsed() + timedelta(seconds=9)
+        until = self.process.clock.elapsed() + timedelta(seconds=9)
 
         async def reserve() -> str:
-            found = await process.gate.reserve(self._ask(pod, 1), until)
+            found = await self.process.budgets.arbiter.reserve(self._ask(pod), until)
             return _render(found) if isinstance(found, Refusal) else "reserved"
 
         return await _timed(reserve())
 
     async def do_release(self, pod: str) -> None:
         """Let a rollout release a pod that it does not delete."""
-        process = self._process()
-        grant = process.in_flight.get(process.cached(pod).uid)
-        await process.gate.release_pod(grant.pod if grant else process.cached(pod))
+        cached = self._cached(pod)
+        grant = self.process.in_flight.get(cached.uid)
+        await self.process.budgets.arbiter.release_pod(grant.pod if grant else cached)
 
     async def do_assess(self, pods: str, *words: str) -> str:
         """Let a rollout ask for many at once what the caches show: `a-0,a-1`."""
-        limit = int(_read(words, "limit").get("limit", 1))
-        found = await self._process().gate.assess_all(
-            [self._ask(pod, limit) for pod in pods.split(",")]
-        )
+        found = await self.assess(pods.split(","), int(_read(words, "limit").get("limit", 1)))
         return ", ".join("allowed" if one is None else f"{one.reason.code}" for one in found)
 
-    def _ask(self, pod: str, limit: int) -> DisruptionRequest:
-        cached = self._process().cached(pod)
+    async def assess(self, pods: Iterable[str], limit: int) -> Sequence[Refusal | None]:
+        return await self.process.budgets.arbiter.assess_all(
+            [self._ask(pod, limit) for pod in pods]
+        )
+
+    def _ask(
+        self, pod: str, limit: int = 1, process: FedProcess | None = None
+    ) -> DisruptionRequest:
+        cached = self._cached(pod, process)
         return DisruptionRequest(pod=cached, engine=DisruptionSource.ROLLOUT, limit=limit)
 
     async def do_reconcile(self, pod: str = "a-0", *words: str) -> str:
@@ -364,35 +366,35 @@ class BudgetStage(ClientStage):
         how = _read(words, "by blind")
         by = how.get("by", "x")
         if "blind" not in how:
-            self._process(by).sync(self.client)
+            self.replicas[by].sync(self.client)
         return await _timed(self._reconcile(by, pod))
 
     async def _reconcile(self, by: str, pod: str) -> str:
-        again = (await self.replicas[by].controller.reconcile(("test", name_of(pod)))).again
+        reconciler = self.replicas[by].budgets.reconciler
+        again = (await reconciler.reconcile(("test", name_of(pod)))).again
         return "done" if again is None else f"again in {again.total_seconds():g}s"
 
     async def do_stand(self, pod: str, engine: str = "eviction", *words: str) -> None:
         """Have a grant be decided on which is never settled, or is in `doubt`."""
-        process = self._process()
-        grant = process.in_flight.get(process.cached(pod).uid) or process.in_flight.reserve(
-            process.cached(pod), DisruptionSource(engine), "ingester"
+        cached, in_flight = self._cached(pod), self.process.in_flight
+        grant = in_flight.get(cached.uid) or in_flight.reserve(
+            cached, DisruptionSource(engine), "ingester"
         )
         if "doubt" in words:
-            process.in_flight.doubt(grant)
+            in_flight.doubt(grant)
 
     async def do_unused(self, pod: str) -> None:
         """Have a pod be known for a grant that came to nothing."""
-        process = self._process()
-        process.in_flight.unused.record(process.cached(pod))
+        self.process.in_flight.unused.record(self._cached(pod))
 
     # What goes wrong
 
     async def do_unanswered(self, call: str) -> None:
         """Have a call be carried out without an answer."""
-        self.world.client.lost.add(call)
+        self.client.lost.add(call)
 
     async def do_answered(self) -> None:
-        self.world.client.lost.clear()
+        self.client.lost.clear()
 
     async def do_turn(self, kind: str, seconds: str) -> None:
         """Have our own rate limits hold calls of a kind back for so long: `patch pods`."""
@@ -412,12 +414,12 @@ class BudgetStage(ClientStage):
 
     async def do_going(self, *pods: str) -> None:
         for pod in pods:
-            self.world.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
+            self._change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
 
     async def do_new(self, *pods: str) -> None:
         """Have pods be replaced by others of their names."""
         for pod in pods:
-            self.world.change(pod, uid=f"new-{pod}", annotations={})
+            self._change(pod, uid=f"new-{pod}", annotations={})
 
     async def do_gone(self, *pods: str) -> None:
         for pod in pods:
@@ -436,7 +438,7 @@ class BudgetStage(ClientStage):
             else:
                 held = merge(held, {"metadata": {"labels": {key: value}}})
             self.client.put("pods", held)
-        self.world.change(pod)
+        self._change(pod)
 
     async def do_label(self, letter: str, key: str, value: str) -> None:
         """Label a StatefulSet."""
@@ -458,15 +460,15 @@ class BudgetStage(ClientStage):
         text: str | None = how.get("text")
         if text is None and "none" not in how:
             record = Record(
-                uid=Uid(how.get("uid", self.world.live(pod).uid)),
+                uid=Uid(how.get("uid", self._live(pod).uid)),
                 by="y",
-                at=self.world.now() + timedelta(seconds=float(how.get("at", 0))),
+                at=self.process.clock.now() + timedelta(seconds=float(how.get("at", 0))),
                 engine=DisruptionSource.EVICTION,
             )
             if "lasts" in how:
                 record = replace(record, lasts=timedelta(seconds=float(how["lasts"])))
             text = msgspec.json.encode(record).decode()
-        self.world.change(pod, annotations={} if text is None else {DISRUPTION_RECORD: text})
+        self._change(pod, annotations={} if text is None else {DISRUPTION_RECORD: text})
 
     async def do_zone(self, letter: str, group: str) -> None:
         """Add a zone of one pod in another group."""
@@ -477,8 +479,34 @@ class BudgetStage(ClientStage):
         made = set_json(name, replicas=1, labels=labels, update="old", selector=labels)
         self.client.put("statefulsets", made)
 
-    def _process(self, name: str = "x") -> Process:
-        return self.replicas[name].process
+    @property
+    def process(self) -> FedProcess:
+        return self.replicas["x"]
+
+    def _cached(self, pod: str, process: FedProcess | None = None) -> Pod:
+        found = (process or self.process).pods.get("test", name_of(pod))
+        assert isinstance(found, Pod), found
+        return found
+
+    def _live(self, pod: str) -> Pod:
+        return decode_pod(msgspec.json.encode(self.client.objects["pods", name_of(pod)]))
+
+    def _change(self, pod: str, **metadata: object) -> None:
+        """Change metadata of a pod: a new version."""
+        held = self.client.objects["pods", name_of(pod)]
+        version = int(str(meta_of(held)["resourceVersion"])) + 1
+        changes = {**metadata, "resourceVersion": f"{version}"}
+        self.client.put("pods", {**held, "metadata": {**meta_of(held), **changes}})
+
+
+def rule(max_unavailable: int = 1, **changes: object) -> Budget:
+    """Return budget `ingester` over the whole group."""
+    return replace(budget(max_unavailable), **{"selector": LABELS, **changes})
+
+
+def name_of(pod: str) -> str:
+    """Return the whole name of `a-0`."""
+    return f"{ZONES}{pod}"
 
 
 async def _timed(awaited: Awaitable[str]) -> str:
