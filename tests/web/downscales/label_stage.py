@@ -15,7 +15,7 @@ from rollout_operator.web.no_downscale import NoDownscale, Parents, UnconfirmedR
 from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage, digest
-from tests.web.downscale_world import zone
+from tests.web.downscales.stage import zone
 
 NAME: Final = "zone-a"
 

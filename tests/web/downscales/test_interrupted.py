@@ -10,12 +10,12 @@ from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.web.no_downscale import LATELY, RepeatedReads
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
-from tests.web.downscale_world import LIMIT, WAIT, World, confirm, three_zones, tracked
+from tests.web.downscales.stage import LIMIT, MAP, DownscaleStage
 
 A = Uid("uid-zone-a")
 
 
-async def _cancel_at(world: World, step: int) -> bool:
+async def _cancel_at(stage: DownscaleStage, step: int) -> bool:
     """Send a review, and cancel it when it has waited that often; return whether it still ran."""
     waits = 0
     reached = asyncio.Event()
@@ -28,18 +28,19 @@ async def _cancel_at(world: World, step: int) -> bool:
             await asyncio.sleep(1)
         await asyncio.sleep(0)
 
-    async def answer(method: str, endpoint: Endpoint) -> None:
+    async def answer(method: str, endpoint: Endpoint) -> int:
         await count()
+        return 200
 
-    world.client.pause, world.calls.answer = count, answer
+    confirm, stage.client.pause, stage.pods.answer = stage.pods.answer, count, answer
     async with asyncio.TaskGroup() as tasks:
-        requesting = tasks.create_task(world.send_request("zone-a", 2))
+        requesting = tasks.create_task(stage.act("review a 2"))
         waiting = tasks.create_task(reached.wait())
         await asyncio.wait([requesting, waiting], return_when=asyncio.FIRST_COMPLETED)
         was_running = not requesting.done()
         requesting.cancel()
         waiting.cancel()
-    world.calls.answer = confirm
+    stage.pods.answer = confirm
     return was_running
 
 
@@ -48,59 +49,53 @@ async def _cancel_at(world: World, step: int) -> bool:
 async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
     """W-13, FP-22, LI-05: cancelled in the live read, the records, the calls: pods that were called
     are un-prepared."""
-    world = three_zones()
-    assert await _cancel_at(world, step)
-    downscales = world.context.downscales
+    stage = DownscaleStage([])
+    assert await _cancel_at(stage, step)
+    downscales = stage.process.downscales
     assert downscales.get(A) is None
-    called = {call.uid for call in world.calls.calls}
+    called = {call.uid for call in stage.pods.calls}
     assert called <= {one.uid for one in downscales.of(A).backlog.due}
-    assert (await world.send_request("zone-b", 4)).is_allowed
-    async with world.controlling():
-        await world.pass_time(60)
-        called_pods = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
-        assert called <= called_pods
-        assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
+    assert "allowed" in await stage.act("review b 4")
+    async with stage.stack:
+        await stage.act("start; 60s")
+        assert called <= {call.uid for call in stage.pods.confirmed if call.method == "DELETE"}
+        assert not [uid for uid in stage.pods.prepared() if uid.startswith("uid-zone-a")]
         assert downscales.of(A).backlog.due == {}
-        assert not [name for name in world.recorded() if name.startswith("zone-a")]
+        assert not [name for name in stage.recorded() if name.startswith("zone-a")]
 
 
 @in_virtual_time
 async def test_all_waits_of_a_review_are_cut_off_above() -> None:
     """The range of the test above: there is no tenth wait."""
-    assert not await _cancel_at(three_zones(), 10)
+    assert not await _cancel_at(DownscaleStage([]), 10)
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2, 3, 5, 8], ids=lambda turns: f"after {turns} turns")
-@pytest.mark.parametrize("tracker", ["", "zones"], ids=["annotations", "tracker"])
+@pytest.mark.parametrize("tracker", ["", "tracker"], ids=["annotations", "tracker"])
 @in_virtual_time
 async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
     """T-08, ZONE-08, W-15, D-25, PREP-27, SEED-111, FP-19: exactly one passes, in any order.
 
     Another group passes.
     """
-    world = (
-        tracked(three_zones(tracker="zones", a=WAIT, b=WAIT))
-        if tracker
-        else three_zones(a=WAIT, b=WAIT)
+    stage = DownscaleStage([])
+    await stage.act(
+        f"zones wait=ab {tracker}; {'map; ' * bool(tracker)}label c rollout-group store"
     )
-    world.client.objects["statefulsets", "zone-c"]["metadata"]["labels"] = {
-        "rollout-group": "store", "grafana.com/prepare-downscale": "true"
-    }  # fmt: skip
-    world.sync()
-    world.client.pause = lambda call: asyncio.sleep(0)
+    stage.client.pause = lambda call: asyncio.sleep(0)
 
-    async def request_later(name: str) -> Verdict:
+    async def request_later(letter: str) -> Verdict:
         for _ in range(delay):
             await asyncio.sleep(0)
-        return await world.send_request(name, 3)
+        return await stage.judge(stage.make_review(letter, 3))
 
-    requested = (world.send_request("zone-a", 3), request_later("zone-b"), request_later("zone-c"))
-    verdicts = await asyncio.gather(*requested)
+    first = stage.judge(stage.make_review("a", 3))
+    verdicts = await asyncio.gather(first, request_later("b"), request_later("c"))
     assert [verdict.is_allowed for verdict in verdicts] == [True, False, True]
     assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
     assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
-    assert {name[:6] for name in world.calls.names("POST")} == {"zone-a", "zone-c"}
-    assert not tracker or set(world.client.objects["configmaps", "zones"]["data"]) == {
+    assert {name[:6] for name in stage.pods.names("POST")} == {"zone-a", "zone-c"}
+    assert not tracker or {*stage.client.objects["configmaps", MAP]["data"]} == {
         "zone-a",
         "zone-c",
     }
@@ -109,19 +104,18 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
 @in_virtual_time
 async def test_w15_two_processes_at_once() -> None:
     """W-15, SI-11: neither knows of the other; pods of the second are told that they stay."""
-    world = tracked(three_zones(tracker="zones", a=WAIT, b=WAIT))
-    first = world.hook
-    world.restart()
-    requested = (
-        hook.review(world.review(name, 3), world.clock.elapsed() + LIMIT)
-        for hook, name in ((first, "zone-a"), (world.hook, "zone-b"))
+    stage = DownscaleStage([])
+    await stage.act("zones wait=ab tracker; map")
+    first = stage.process
+    await stage.act("crash")
+    verdicts = await asyncio.gather(
+        stage.judge(stage.make_review("a", 3), first), stage.judge(stage.make_review("b", 3))
     )
-    verdicts = await asyncio.gather(*requested)
     assert sorted(verdict.is_allowed for verdict in verdicts) == [False, True]
     (lost,) = [verdict for verdict in verdicts if not verdict.is_allowed]
     assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY
-    assert len(world.client.objects["configmaps", "zones"]["data"]) == 1
-    assert len(world.calls.names("DELETE")) == 2
+    assert len(stage.client.objects["configmaps", MAP]["data"]) == 1
+    assert len(stage.pods.names("DELETE")) == 2
 
 
 @in_virtual_time

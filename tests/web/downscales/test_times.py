@@ -18,8 +18,7 @@ from tests.builders import NOW
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import pod
-from tests.web.downscales.stage import DownscaleStage
+from tests.web.downscales.stage import DownscaleStage, pod
 
 pytestmark = pytest.mark.thorough
 
@@ -47,7 +46,7 @@ async def test_time(story: Story, golden: Golden, lines: list[str]) -> None:
     async def play(*commands: str) -> str:
         stage = DownscaleStage(lines)
         found = await stage.play([one.replace("{at}", at) for one in commands])
-        assert stage.world.recorded() == [] or "review" in commands[0]
+        assert stage.recorded() == [] or "review" in commands[0]
         return found[0].partition("; ")[0]
 
     rests = sorted({await play(command) for command in FOUND})
@@ -99,4 +98,4 @@ async def test_sec25_a_set_whose_records_fail_by_a_bug_holds_no_start_up(
     (line,) = [line for line in lines if "Cannot adopt" in line]
     assert "zone=zone-a" in line
     assert state.startswith("remembers c, ")
-    assert stage.world.recorded() == ["zone-a-4"]
+    assert stage.recorded() == ["zone-a-4"]
