@@ -19,10 +19,11 @@ To write a new one, type title and commands, have the outcomes written, and read
 what the test claims to be right. The command `?` fails with a list of all commands.
 """
 
+import asyncio
 import inspect
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,6 +77,13 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
             for command, outcome in lines
             for place, part in enumerate(outcome.split("\n"))
         ]
+
+
+def read_words(words: Iterable[str], known: str = "") -> dict[str, str]:
+    """Return the values of words such as `times=9`; one alone is there without a value."""
+    how = dict(word.partition("=")[::2] for word in words)
+    assert not known or how.keys() <= {*known.split()}, f"{how}, but there are: {known}"
+    return how
 
 
 def read_stories(*paths: Path) -> "list[ParameterSet]":
@@ -160,7 +168,9 @@ class Stage:
         return f"  {' '.join([name, *words]):{_WIDTH}}  {about}".rstrip()
 
     async def do_wait(self, seconds: float) -> str | None:
-        raise NotImplementedError
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+        return None
 
     def look(self) -> list[str]:
         """Return what has happened since the last command."""

@@ -127,9 +127,6 @@ class ReadStage(ClientStage):
         """Show how many groups are read at a time at this rate."""
         return str(choose_most_live_reads(float(qps)))
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def _settle(self) -> None:
         for _ in range(TURNS):
             await asyncio.sleep(0)

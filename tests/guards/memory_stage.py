@@ -106,7 +106,7 @@ class MemoryStage(stories.Steps):
 
     async def do_record(self, name: str, *words: str) -> str:
         """Have the cache show a record of y: `age=119`, `uid=other`, `text=`; show if it counts."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = stories.read_words(words)
         one = self.pods[name]
         at = self.clock.now() - timedelta(seconds=float(how.get("age", 1)))
         record = Record(uid=Uid(how.get("uid", one.uid)), by="y", at=at)

@@ -3,7 +3,6 @@
 After each command stands what was written since, with the note where somebody is refused.
 """
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -99,9 +98,6 @@ class EventStage(Steps):
             for one, note in zip(found, notes, strict=True)
         ]
         return shown if len(shown) < 9 else [shown[0], f"and {len(shown) - 1} more"]
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def do_post(self, code: str, zone: str = "", *words: str) -> None:
         """Post what a group waits for: of its rollout, or of its `scaling`."""

@@ -240,9 +240,6 @@ class ExamineStage(Steps):
 
     # What is found
 
-    async def do_wait(self, seconds: float) -> None:
-        """No time passes here."""
-
     async def do_read(self) -> str:
         try:
             self.found = await read_installation(self.cluster, NAMESPACE, NOW)

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from rollout_lab.model.history import Called
-from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.model.request import ApiRequest
 from rollout_lab.network.client import SimulatedClient
 from rollout_lab.network.faults import NoFaults
 from rollout_lab.network.link import Link
@@ -15,7 +15,7 @@ from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.kube.api import SERVICES, STATEFULSETS, ApiClient, JsonObject, Page, Resource
+from rollout_operator.kube.api import SERVICES, STATEFULSETS, JsonObject, Page, Resource
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.model.names import ApiError, NotFound
 from rollout_operator.operator.inspect import Inspection, Inspector
@@ -29,8 +29,6 @@ class ObservedCluster(msgspec.Struct, frozen=True):
 
     sandbox: Sandbox
     client: SimulatedClient
-    patience: timedelta = timedelta(seconds=5)
-    """In which the controllers have seen a change."""
 
     async def inspect(self) -> Inspection:
         """Inspect as `status` does, without an operator to call."""
@@ -46,25 +44,6 @@ class ObservedCluster(msgspec.Struct, frozen=True):
         await self.sandbox.call(
             ApiRequest(verb="create", resource=resource, namespace=namespace, body=body)
         )
-
-    async def change(self, name: str, body: JsonObject, resource: Resource = STATEFULSETS) -> None:
-        """Patch an object as another client."""
-        kind = STRATEGIC_PATCH if resource is STATEFULSETS else MERGE_PATCH
-        await self.sandbox.call(
-            ApiRequest(
-                verb="patch",
-                resource=resource,
-                namespace=self.sandbox.namespace,
-                name=name,
-                content_type=kind,
-                body=body,
-            )
-        )
-
-    async def set_image(self, *names: str, image: str = "v2") -> None:
-        containers = [{"name": "app", "image": image}]
-        for name in names:
-            await self.change(name, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     def collect_verbs(self) -> set[str]:
         """Return what was sent to the API server by this person."""
@@ -121,12 +100,3 @@ class Partial:
             items = [msgspec.Raw(msgspec.json.encode(made)) for made in self.services]
             return Page(items=items, resource_version="1")
         return await self._world.client.fetch_page(resource, namespace, **query)
-
-
-def requesting(
-    world: ObservedCluster, service: str | None = None, **answers: bytes | ApiError
-) -> Inspector:
-    """Return an inspector that calls the operator, too."""
-    namespace, clock = world.sandbox.namespace, world.sandbox.clock()
-    client = cast(ApiClient, Partial(world, **answers))
-    return Inspector(client, namespace, clock, service=service, lease="rollout-operator")

@@ -19,7 +19,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.middleware import ClusterRules, name_route
 from tests.recorded_spans import recorded
-from tests.stories import Steps
+from tests.stories import Steps, read_words
 from tests.web.admin_world import World, serving
 from tests.web.http.stage import make_bytes
 
@@ -53,7 +53,7 @@ class AdminStage(Steps):
 
     async def do_cluster(self, *words: str) -> str | None:
         """Begin anew with validation, `soft`, excluding `paths` and `agents`; or `off`."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         rules = replace(
             RULES,
             enabled="off" not in how,
@@ -111,7 +111,7 @@ class AdminStage(Steps):
 
     async def do_body(self, path: str, word: str, *words: str) -> str:
         """Show the lines of a body with a word."""
-        pairs = dict(one.partition("=")[::2] for one in words)
+        pairs = read_words(words)
         _, text = await self.world.get(path, **pairs)
         return "\n".join(line for line in text.splitlines() if word in line) or "none"
 

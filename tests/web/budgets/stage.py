@@ -30,6 +30,7 @@ from tests.controllers.fake_client import FakeClient, meta_of, pod_json, set_jso
 from tests.model.review_trees import review_tree
 from tests.planning.disruptions import PATTERN, budget
 from tests.samples import read_samples
+from tests.stories import read_words
 from tests.virtual_time import EPOCH, elapsed
 from tests.web.client_stage import ERRORS, ClientStage, brief
 from tests.web.fed_process import FedProcess
@@ -165,7 +166,7 @@ class BudgetStage(ClientStage):
 
     async def do_zones(self, *words: str) -> None:
         """Begin with other zones, `pods=30`, or with reviews that share `qps=5` reads a second."""
-        how = _read(words, "pods qps")
+        how = read_words(words, "pods qps")
         self.qps = float(how.get("qps", 0))
         self._build(int(how.get("pods", 3)))
 
@@ -202,9 +203,6 @@ class BudgetStage(ClientStage):
         """Let a process be frozen for so long: none of its timers has run yet."""
         self.process.clock.ahead += timedelta(seconds=float(seconds))
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_age(self, seconds: str) -> None:
         """Have the caches be so old."""
         for process in self.replicas.values():
@@ -236,7 +234,7 @@ class BudgetStage(ClientStage):
 
     async def do_budget(self, name: str, *words: str) -> None:
         """Store a version: `most=2`, `pattern`, `delay=300`, `selector=app:another`, `none`."""
-        how = _read(words, "most pattern delay selector none flaw blind")
+        how = read_words(words, "most pattern delay selector none flaw blind")
         old = self.budgets.pop(name, None)
         new: Budget | FlawedBudget | None = None
         if "none" not in how:
@@ -282,7 +280,7 @@ class BudgetStage(ClientStage):
 
     async def do_evict(self, pod: str, *words: str) -> str:
         """Evict a pod: `dry`, `within=2` seconds, `by=y`, or with another field of the review."""
-        fields: dict[str, Any] = _read(words)
+        fields: dict[str, Any] = read_words(words)
         within = timedelta(seconds=float(fields.pop("within", USUAL)))
         chosen = self.replicas[fields.pop("by", "x")]
         if "dry" in fields:
@@ -317,7 +315,7 @@ class BudgetStage(ClientStage):
 
     async def do_roll(self, pod: str, *words: str) -> str:
         """Let a rollout ask for a pod: `limit=9` at a time, `within=2` seconds, `by=y`."""
-        how = _read(words, "limit within by")
+        how = read_words(words, "limit within by")
         process = self.replicas[how.get("by", "x")]
         until = process.clock.elapsed() + timedelta(seconds=float(how.get("within", 9)))
         request = self._ask(pod, int(how.get("limit", 1)), process)
@@ -347,7 +345,7 @@ class BudgetStage(ClientStage):
 
     async def do_assess(self, pods: str, *words: str) -> str:
         """Let a rollout ask for many at once what the caches show: `a-0,a-1`."""
-        found = await self.assess(pods.split(","), int(_read(words, "limit").get("limit", 1)))
+        found = await self.assess(pods.split(","), int(read_words(words, "limit").get("limit", 1)))
         return ", ".join("allowed" if one is None else f"{one.reason.code}" for one in found)
 
     async def assess(self, pods: Iterable[str], limit: int) -> Sequence[Refusal | None]:
@@ -363,7 +361,7 @@ class BudgetStage(ClientStage):
 
     async def do_reconcile(self, pod: str = "a-0", *words: str) -> str:
         """Have the controller look at a pod; show when it does again. `blind`: by an old cache."""
-        how = _read(words, "by blind")
+        how = read_words(words, "by blind")
         by = how.get("by", "x")
         if "blind" not in how:
             self.replicas[by].sync(self.client)
@@ -456,7 +454,7 @@ class BudgetStage(ClientStage):
 
     async def do_annotate(self, pod: str, *words: str) -> None:
         """Write a record of process y: `at=-120`, `lasts=12`, `uid=another`, `text=...`, `none`."""
-        how = _read(words, "at lasts uid text none")
+        how = read_words(words, "at lasts uid text none")
         text: str | None = how.get("text")
         if text is None and "none" not in how:
             record = Record(
@@ -535,12 +533,6 @@ def _find_down(text: str) -> str:
 
 def _shorten(call: str) -> str:
     return call.split()[0] if call.startswith("list") else call.replace(f"pods/{ZONES}", "")
-
-
-def _read(words: tuple[str, ...], known: str = "") -> dict[str, str]:
-    how = dict(word.partition("=")[::2] for word in words)
-    assert not known or how.keys() <= {*known.split()}, f"{how}, but there are: {known}"
-    return how
 
 
 def _read_selector(text: str) -> dict[str, str]:

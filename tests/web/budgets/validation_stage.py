@@ -51,7 +51,7 @@ class ValidationStage(stories.Steps):
 
     async def do_pod(self, name: str, *words: str) -> None:
         """Have a pod with labels, `many=200` of which are made up; `unreadable`."""
-        labels = dict(word.partition("=")[::2] for word in words)
+        labels = stories.read_words(words)
         unreadable = labels.pop("unreadable", None) is not None
         labels |= {f"l{number}": "" for number in range(int(labels.pop("many", 0)))}
         letter, _, ordinal = name.partition("-")

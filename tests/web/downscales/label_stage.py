@@ -13,6 +13,7 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from rollout_operator.web.no_downscale import NoDownscale, Parents, UnconfirmedReads
 from tests.controllers.fake_client import FakeClient, Json
+from tests.stories import read_words
 from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage, digest
 from tests.web.downscales.stage import zone
@@ -107,13 +108,10 @@ class LabelStage(ClientStage):
     async def do_answer(self) -> None:
         self.late.may_answer.set()
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 def _read(words: tuple[str, ...]) -> dict[str, str]:
     how = {"version": "7", "uid": "uid-zone-a", "label": "true", "resource": "statefulsets"}
-    return how | dict(word.partition("=")[::2] for word in words)
+    return how | read_words(words)
 
 
 def _build(how: dict[str, str]) -> Json:

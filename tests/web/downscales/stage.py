@@ -59,6 +59,7 @@ from tests.forgeries import (
     move_ordinals,
     name_a_target,
 )
+from tests.stories import read_words
 from tests.virtual_time import EPOCH, elapsed
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
 from tests.web.fed_process import FedProcess
@@ -266,7 +267,7 @@ class DownscaleStage(ClientStage):
 
     async def do_zones(self, *words: str) -> None:
         """Begin with other zones: `size=64`, `wait=ab` an hour, `tracker`, `qps=5` `timeout=7s`."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         flags = [f"{FLAGS[key]}={value or MAP}" for key, value in how.items() if key in FLAGS]
         tracked = ["-use-zone-tracker"] * ("tracker" in how)
         self._build(int(how.get("size", 5)), how.get("wait", ""), *tracked, *flags)
@@ -312,7 +313,7 @@ class DownscaleStage(ClientStage):
 
     async def do_review(self, letter: str, to: str, *words: str) -> str:
         """Request fewer replicas: by `scale`, of the `whole` set, `dry`; `from` another number."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         review = self.make_review(letter, int(to), whole="whole" in how, dry_run="dry" in how)
         assert isinstance(review.old, Scalable)
         assert isinstance(review.new, Scalable)
@@ -381,7 +382,7 @@ class DownscaleStage(ClientStage):
 
     async def do_flood(self, number: str, *words: str) -> None:
         """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         true = self.make_review("a", 3, whole="whole" in how)
         made = (true if "a" in how else _make_up(true, at, how) for at in range(int(number)))
         await self.flood(map(self.judge, made))

@@ -15,6 +15,7 @@ from aiohttp import web
 from rollout_operator.model.scaling import Review
 from rollout_operator.web.webhooks import Bodies, Rejected
 from tests.aio.stages import CallerStage
+from tests.stories import read_words
 from tests.virtual_time import VirtualClock, elapsed
 from tests.web.webhook_world import body_of
 
@@ -98,7 +99,7 @@ class RoomStage(CallerStage):
 
     async def do_upload(self, name: str, size: str, *words: str) -> None:
         """Begin `times=8`; `until=96k` it stalls, then or in a crowd it `slows`; `chunks`."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         body = body_of()
         body += b" " * (_read(size) - len(body))
 
@@ -141,9 +142,6 @@ class RoomStage(CallerStage):
 
     async def do_jobs(self) -> str:
         return f"{len(self.thread.jobs)} jobs"
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 def _read(text: str) -> int:

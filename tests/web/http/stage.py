@@ -22,7 +22,7 @@ from rollout_operator.web.connection import ConnectionLimits
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import MAX_BODY, MAX_ON_LOOP, ServerOptions
 from tests.model.review_trees import review_tree
-from tests.stories import Steps
+from tests.stories import Steps, read_words
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,
@@ -74,7 +74,7 @@ class WireStage(Steps):
     async def do_server(self, *words: str) -> None:
         """Begin anew with `timeout=100ms`, `connections=4`, limits such as `idle=50ms`, ..."""
         await self.stack.aclose()
-        how = _read(words)
+        how = read_words(words)
         spans = {key: _span(how.get(key, "1h")) for key in ("handshake", "idle", "head")}
         limits = ConnectionLimits(connections=int(how.get("connections", 256)), **spans)
         if how:
@@ -281,12 +281,9 @@ class WireStage(Steps):
         """Show a metric."""
         return "\n".join(line for line in self.world.series(name) if word in line)
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 def make_request(words: Sequence[str]) -> bytes:
-    how = _read(words)
+    how = read_words(words)
     request: dict[str, Any] = {}
     if "user" in how:
         name = how["user"].encode().decode("unicode_escape")
@@ -360,10 +357,6 @@ def _describe_rest(raw: bytes) -> str:
     answers = raw.count(b"\r\nDate: ")
     status = raw[9:12].decode() if raw.startswith(b"HTTP/") else ""
     return " ".join(filter(None, [status, f"x{answers}" * (answers > 1), "ended"]))
-
-
-def _read(words: Sequence[str]) -> dict[str, str]:
-    return dict(word.partition("=")[::2] for word in words)
 
 
 def _span(text: str) -> timedelta:

@@ -18,7 +18,7 @@ from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from rollout_operator.operator.fleet import EMPTY_LASTS, ReviewedNamespaces
 from rollout_operator.web.dispatch import render_answer
-from tests.stories import Stage, Steps
+from tests.stories import Stage, Steps, read_words
 from tests.virtual_time import VirtualClock
 
 SET: Final = Scalable(kind="StatefulSet", uid=Uid("s-1"), replicas=2)
@@ -59,7 +59,7 @@ class AnswerStage(Stage):
 
 
 def _render(word: str, words: Sequence[str]) -> str:
-    how = dict(one.partition("=")[::2] for one in words)
+    how = read_words(words)
     given = Verdict(
         is_allowed=word == "ok",
         reason=Reason(code=Code.NO_DOWNSCALE, text=_decode(how.get("text", ""))),
@@ -151,9 +151,6 @@ class NamespaceStage(Steps):
     async def do_later(self) -> None:
         """Let the time pass for which an empty one counts as empty."""
         await asyncio.sleep(EMPTY_LASTS.total_seconds())
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 def _shorten(names: list[str]) -> str:

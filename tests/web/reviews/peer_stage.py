@@ -39,7 +39,7 @@ from rollout_operator.web.dispatch import (
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context
-from tests.stories import Steps
+from tests.stories import Steps, read_words
 from tests.web.webhook_world import ALLOWED, FINE, Gate, Line, ScriptedHook, body_of, post, serving
 
 PATH: Final = "/admission/pod-eviction"
@@ -248,7 +248,7 @@ class PeerStage(Steps):
         self.tasks += self._ask_all(words)
 
     def _ask_all(self, words: Sequence[str]) -> "list[asyncio.Task[str]]":
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         return [asyncio.create_task(self._ask(how)) for _ in range(int(how.get("times", 1)))]
 
     async def _ask(self, how: dict[str, str]) -> str:
@@ -320,7 +320,7 @@ class PeerStage(Steps):
 
     async def do_call(self, *words: str) -> str:
         """Call the port for replicas with a certificate: of a `ca`, for a `name`, or `none`."""
-        how = dict(word.partition("=")[::2] for word in words)
+        how = read_words(words)
         context = client_context(material("ours").ca)
         if "none" not in how:
             ours = material(how.get("ca", "ours"))
