@@ -18,7 +18,7 @@ from rollout_operator.operator.webhooks import make_serving
 from rollout_operator.releases.model.releases import KUBERIK, OURS, ReleaseCompat
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
-from tests.web.admin_world import serving
+from tests.web.served import serving_admin
 
 # What only releases need, by the beginnings of names.
 OF_RELEASES: Final = (
@@ -88,7 +88,7 @@ async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(
         port = taken.getsockname()[1]
         monkeypatch.setattr(environment, "DEFAULT_PORT", port)
         given = {"WATCH_NAMESPACE": "prod"}
-        async with serving() as admin:
+        async with serving_admin() as admin:
             await listen_also(admin.server, read_config((), read_environment(given)))
             (warning,) = lines
             assert "level=warn" in warning

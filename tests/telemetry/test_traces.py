@@ -27,7 +27,7 @@ from tests.pods.pod_servers import PodServers, status
 from tests.pods.stage import LONG, opened
 from tests.recorded_spans import RecordedTraces, recorded
 from tests.trace_collector import open_collector
-from tests.web.webhook_world import PATH, ScriptedHook
+from tests.web.served import PATH, ScriptedHook
 
 REVIEW = Review(
     version=Version.V1,

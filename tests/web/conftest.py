@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.web import admin_world, webhook_world
+from tests.web.served import ServedAdmin, ServedWebhooks, serving, serving_admin
 
 
 @pytest.fixture
-async def admin() -> AsyncIterator[admin_world.World]:
+async def admin() -> AsyncIterator[ServedAdmin]:
     """Yield an admin server."""
-    async with admin_world.serving() as admin:
+    async with serving_admin() as admin:
         yield admin
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[webhook_world.WebhookWorld]:
+async def webhooks() -> AsyncIterator[ServedWebhooks]:
     """Yield a webhook server."""
-    async with webhook_world.serving() as world:
-        yield world
+    async with serving() as webhooks:
+        yield webhooks

@@ -20,10 +20,9 @@ from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.middleware import ClusterRules, name_route
 from tests.recorded_spans import recorded
 from tests.stories import Steps, read_words
-from tests.web.admin_world import World, serving
 from tests.web.http.stage import make_bytes
+from tests.web.served import RULES, ServedAdmin, serving_admin
 
-RULES: Final = ClusterRules(namespace="prod")
 MOST: Final = 40
 """Characters of the first line of a page that are shown."""
 ALWAYS: Final = {
@@ -49,7 +48,7 @@ class AdminStage(Steps):
 
     async def _begin(self, rules: ClusterRules) -> None:
         await self.stack.aclose()
-        self.world: World = await self.stack.enter_async_context(serving(rules))
+        self.served: ServedAdmin = await self.stack.enter_async_context(serving_admin(rules))
 
     async def do_cluster(self, *words: str) -> str | None:
         """Begin anew with validation, `soft`, excluding `paths` and `agents`; or `off`."""
@@ -82,9 +81,9 @@ class AdminStage(Steps):
         """Send with headers; `x*9` is nine of x."""
         pairs = (word.partition("=")[::2] for word in words)
         headers = CIMultiDict((key, make_bytes([value]).decode()) for key, value in pairs)
-        url = self.world.url(path)
+        url = self.served.url(path)
         body = b"" if method in ("GET", "HEAD") else b"x" * 100
-        async with self.world.client.request(method, url, headers=headers, data=body) as answer:
+        async with self.served.client.request(method, url, headers=headers, data=body) as answer:
             return await _describe(answer)
 
     async def do_times(self, number: str, path: str, *words: str) -> str:
@@ -99,20 +98,20 @@ class AdminStage(Steps):
         return ", ".join(f"{one} x{statuses.count(one)}" for one in dict.fromkeys(statuses))
 
     async def do_raw(self, *pieces: str) -> str:
-        answer = await self.world.send(make_bytes(pieces))
+        answer = await self.served.send(make_bytes(pieces))
         errors = [line for line in self.log if "level=error" in line]
         return answer[:12].decode() + "; an error is logged" * bool(errors)
 
     async def do_location(self, path: str) -> str:
         """Show where a path leads to behind a proxy."""
-        answer = await self.world.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        answer = await self.served.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         (target,) = re.findall(r"Location: (\S+)", answer.decode())
         return urljoin(f"http://a/proxy{path}", f"{target}")
 
     async def do_body(self, path: str, word: str, *words: str) -> str:
         """Show the lines of a body with a word."""
         pairs = read_words(words)
-        _, text = await self.world.get(path, **pairs)
+        _, text = await self.served.get(path, **pairs)
         return "\n".join(line for line in text.splitlines() if word in line) or "none"
 
     # What it shows
@@ -121,27 +120,26 @@ class AdminStage(Steps):
         """Have a part of the operator lack something, or nothing any more."""
         is_known, self.parts[name] = name in self.parts, " ".join(words)
         if not is_known:
-            self.world.health.part(name, is_ready=lambda: self.parts[name] or None)
+            self.served.health.part(name, is_ready=lambda: self.parts[name] or None)
 
     async def do_dead(self, name: str, *words: str) -> None:
         """Have a part be dead."""
         text = " ".join(words).replace(r"\n", "\n")
-        self.world.health.part(name, is_alive=lambda: text)
+        self.served.health.part(name, is_alive=lambda: text)
 
     async def do_stopping(self) -> None:
-        self.world.health.stopping()
+        self.served.health.stopping()
 
     async def do_group(self, name: str) -> None:
-        self.world.metrics.begin_group(name)
+        self.served.metrics.begin_group(name)
 
     async def do_series(self, name: str) -> str:
         """Show a metric."""
-        start = f"rollout_operator_{name}"
-        return "\n".join(line.removeprefix(start) for line in self.world.series(name)) or "none"
+        return "\n".join(self.served.series(name)) or "none"
 
     async def do_violations(self, number: str = "9") -> str:
         """Show how many labels of clusters were counted, and which most often."""
-        lines = self.world.series("server_invalid_cluster_validation_label_requests_total")
+        lines = self.served.series("server_invalid_cluster_validation_label_requests_total")
         assert all('{protocol="http",method="other",cluster_' in line for line in lines)
         pairs = re.findall(r'request_cluster_validation_label="(.*?)"} (\d+)', "\n".join(lines))
         most = sorted(pairs, key=lambda pair: -int(pair[1]))[: int(number)]
@@ -153,8 +151,8 @@ class AdminStage(Steps):
         for is_traced in (False, True):
             with recorded() if is_traced else nullcontext():
                 pairs = [word.partition("=")[::2] for word in words]
-                url, headers = self.world.url(path), CIMultiDict(pairs)
-                async with self.world.client.get(url, headers=headers) as answer:
+                url, headers = self.served.url(path), CIMultiDict(pairs)
+                async with self.served.client.get(url, headers=headers) as answer:
                     is_ended = (await answer.text()).endswith("# EOF\n")
                     found.append(f"{answer.content_type}{' ended' * is_ended}")
         return ", ".join(found)
@@ -164,9 +162,9 @@ class AdminStage(Steps):
 
     async def do_port(self, port: str = "") -> str:
         """Start another server on its port, or another."""
-        own = self.world.server.port
+        own = self.served.server.port
         rules = ClusterRules(namespace="prod")
-        other = AdminServer(int(port or own), Metrics(), self.world.health, rules)
+        other = AdminServer(int(port or own), Metrics(), self.served.health, rules)
         try:
             await other.start()
         except ConfigError as error:

@@ -16,7 +16,7 @@ from rollout_operator.telemetry.exposition import PIECE as PIECE_OF_METRICS
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.connection import PIECE, end_silence, write_pieces
 from rollout_operator.web.middleware import measure
-from tests.web.admin_world import CLOSE, World, listening, serving
+from tests.web.served import CLOSE, ServedAdmin, listening, serving_admin
 
 MILLISECOND = timedelta(milliseconds=1)
 READERS = 20
@@ -184,7 +184,7 @@ async def test_requests_at_work_are_counted() -> None:
     assert counted in render()
 
 
-async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:
+async def test_a_scrape_leaves_turns_to_others(admin: ServedAdmin) -> None:
     """D-51: what is read between two turns is bounded, and what others remove there is no error."""
     turn = 0
     reads: Counter[int] = Counter()
@@ -220,7 +220,7 @@ async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:
     assert sum(reads.values()) < 30 * 3 * PIECE_OF_METRICS, "parallel scrapes are one"
 
 
-async def test_another_port_and_both_address_families_are_served(admin: World) -> None:
+async def test_another_port_and_both_address_families_are_served(admin: ServedAdmin) -> None:
     """MAZ-63, MT-70, DEP-13: until the server stops, which ends idle connections."""
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -235,7 +235,7 @@ async def test_another_port_and_both_address_families_are_served(admin: World) -
 
 
 async def test_stop_frees_the_port_and_closes_idle_connections() -> None:
-    async with serving() as admin:
+    async with serving_admin() as admin:
         port = admin.server.port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await admin.server.stop()

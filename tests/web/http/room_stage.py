@@ -17,7 +17,7 @@ from rollout_operator.web.webhooks import Bodies, Rejected
 from tests.aio.stages import CallerStage
 from tests.stories import read_words
 from tests.virtual_time import VirtualClock, elapsed
-from tests.web.webhook_world import body_of
+from tests.web.served import body_of
 
 LIMIT: Final = timedelta(seconds=9)
 PART: Final = 1 << 15

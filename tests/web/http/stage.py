@@ -23,7 +23,7 @@ from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import MAX_BODY, MAX_ON_LOOP, ServerOptions
 from tests.model.review_trees import review_tree
 from tests.stories import Steps, read_words
-from tests.web.webhook_world import (
+from tests.web.served import (
     ALLOWED,
     FINE,
     LONG,
@@ -31,7 +31,7 @@ from tests.web.webhook_world import (
     Answer,
     Gate,
     Line,
-    WebhookWorld,
+    ServedWebhooks,
     contexts,
     post,
     serving,
@@ -89,7 +89,7 @@ class WireStage(Steps):
             may_patch=self._may_patch if "patched" in how else lambda path: False,
             on_verdict=lambda path, review, verdict: self.asked.append(f"{verdict.reason.code}"),
         )
-        self.world: WebhookWorld = await self.stack.enter_async_context(setting)
+        self.served: ServedWebhooks = await self.stack.enter_async_context(setting)
         self.connections: dict[str, Line] = {}
         self.gate = Gate()
         self.ended = 0
@@ -100,22 +100,22 @@ class WireStage(Steps):
 
     async def do_seen(self) -> str:
         """Show how many reviews came to the hook."""
-        return f"{len(self.world.hook.reviewed)} reviewed"
+        return f"{len(self.served.hook.reviewed)} reviewed"
 
     # Connections
 
     async def do_open(self, *names: str) -> None:
         for name in names:
-            self.connections[name] = await self.world.connect()
+            self.connections[name] = await self.served.connect()
 
     async def do_dial(self, *names: str) -> None:
         """Open connections without TLS."""
         for name in names:
-            self.connections[name] = await self.world.dial()
+            self.connections[name] = await self.served.dial()
 
     async def do_crowd(self, number: str) -> None:
         """Open connections without TLS; all but the last ten are ended."""
-        lines = [await self.world.dial() for _ in range(int(number))]
+        lines = [await self.served.dial() for _ in range(int(number))]
         assert {await line.rest() for line in lines[:-10]} == {b""}
 
     async def do_close(self, *names: str) -> None:
@@ -123,7 +123,7 @@ class WireStage(Steps):
             await self.connections[name].close()
 
     async def do_post(self, name: str, *words: str) -> str:
-        line = self.connections[name] if name in self.connections else await self.world.connect()
+        line = self.connections[name] if name in self.connections else await self.served.connect()
         if name != "-":
             self.connections[name] = line
         return _describe(await line.send_request(make_request(words)))
@@ -135,7 +135,7 @@ class WireStage(Steps):
     async def do_hold(self, *names: str) -> None:
         """Have reviews wait until `let`."""
         for name in names:
-            await self.world.hold(self.connections[name], self.gate)
+            await self.served.hold(self.connections[name], self.gate)
 
     async def do_let(self) -> None:
         self.gate.opened.set()
@@ -176,21 +176,21 @@ class WireStage(Steps):
         await self.do_open("g")
         self.connections["g"].writer.write(make_bytes(pieces) + make_request(()))
         said = await self.do_rest("g")
-        assert self.world.hook.reviewed == []
+        assert self.served.hook.reviewed == []
         assert (await self.do_post("-")) == "200 allowed"
         return said
 
     async def do_renew(self) -> None:
         """Have another certificate, of another CA, be served from now on."""
-        self.old = self.world.client_context
+        self.old = self.served.client_context
         contexts.cache_clear()
-        self.world.server_context, self.world.client_context = contexts()
+        self.served.server_context, self.served.client_context = contexts()
 
     async def do_distrust(self) -> str:
         """Connect as one who trusts the former CA."""
-        self.world.client_context = self.old
+        self.served.client_context = self.old
         try:
-            await self.world.connect()
+            await self.served.connect()
         except OSError as error:
             return type(error).__name__
         return "connected"
@@ -200,8 +200,8 @@ class WireStage(Steps):
     async def do_hook(self, how: str) -> None:
         """Have it answer otherwise: `refuses`, `warns`, `patches`; or it `breaks` or `hangs`."""
         acts = {"breaks": self._break, "hangs": self._hang}
-        self.world.hook.act = acts.get(how)
-        self.world.hook.verdict = VERDICTS.get(how, FINE)
+        self.served.hook.act = acts.get(how)
+        self.served.hook.verdict = VERDICTS.get(how, FINE)
 
     async def _break(self, review: Review, until: timedelta) -> Verdict:
         raise TimeoutError("my own")
@@ -222,24 +222,24 @@ class WireStage(Steps):
 
     async def do_begun(self) -> None:
         """Wait until a review has reached the hook."""
-        await self.world.hook.begun.wait()
+        await self.served.hook.begun.wait()
 
     async def do_deadline(self, query: str = "") -> str:
         """Show how much time a review has."""
-        begin = self.world.clock.elapsed()
+        begin = self.served.clock.elapsed()
         await self.do_post("-", f"path={PATH}{query}")
-        span = (self.world.hook.until[-1] - begin).total_seconds()
+        span = (self.served.hook.until[-1] - begin).total_seconds()
         return f"{int(span / GRAIN + 0.01) * GRAIN:g}s"
 
     async def do_replicas(self) -> str:
         """Show what the hook got last."""
-        review: Any = self.world.hook.reviewed[-1]
+        review: Any = self.served.hook.reviewed[-1]
         return f"{review.old.replicas} to {review.new.replicas}, dry run {review.dry_run}"
 
     # The server
 
     async def do_drain(self, span: str = "10s") -> None:
-        self.tasks["drain"] = asyncio.create_task(self.world.server.drain(_span(span)))
+        self.tasks["drain"] = asyncio.create_task(self.served.server.drain(_span(span)))
         await asyncio.sleep(0)
 
     async def do_drained(self) -> None:
@@ -247,22 +247,22 @@ class WireStage(Steps):
             await self.tasks["drain"]
 
     async def do_leave(self) -> None:
-        self.world.server.leave()
+        self.served.server.leave()
 
     async def do_stop(self) -> None:
-        await self.world.server.stop()
+        await self.served.server.stop()
 
     async def do_start(self) -> None:
-        await self.world.server.start()
+        await self.served.server.start()
 
     async def do_state(self) -> str:
         draining = self.tasks.get("drain")
         is_draining = ", draining" * (draining is not None and not draining.done())
-        return ("serving" if self.world.server.is_serving else "not serving") + is_draining
+        return ("serving" if self.served.server.is_serving else "not serving") + is_draining
 
     async def do_given(self) -> str:
         """Show how often the certificate was read."""
-        return f"{self.world.given} given"
+        return f"{self.served.given} given"
 
     async def do_asked(self) -> str:
         """Show which verdicts were reported, and whether the right to patch was looked up."""
@@ -279,7 +279,7 @@ class WireStage(Steps):
 
     async def do_series(self, name: str, word: str = "") -> str:
         """Show a metric."""
-        return "\n".join(line for line in self.world.series(name) if word in line)
+        return "\n".join(line for line in self.served.series(name) if word in line)
 
 
 def make_request(words: Sequence[str]) -> bytes:

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from rollout_operator.pki.certificates import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.web.webhooks import ServerOptions
-from tests.web.webhook_world import ALLOWED, WebhookWorld, body_of, post, serving
+from tests.web.served import ALLOWED, ServedWebhooks, body_of, post, serving
 from tests.world.pki import make_pki
 
 NAME: Final = "kube-apiserver"
@@ -66,11 +66,11 @@ def _build(
 class Guarded:
     """A server that wants certificates of a CA, of a name, and its clients."""
 
-    def __init__(self, world: WebhookWorld, folder: Path) -> None:
-        self.world, self.folder = world, folder
+    def __init__(self, served: ServedWebhooks, folder: Path) -> None:
+        self.served, self.folder = served, folder
         self.authority, self.pki = Authority(), make_pki(folder)
         self.pair = Pair(cert=self.pki.cert.read_bytes(), key=self.pki.key.read_bytes())
-        world.server_context = server_context(self.pair, self.authority.pem)
+        served.server_context = server_context(self.pair, self.authority.pem)
 
     async def send_request(self, shown: bytes | None) -> bytes:
         """Send a request together with the end of the handshake; return what comes back."""
@@ -80,7 +80,7 @@ class Guarded:
             context.load_cert_chain(self.folder / "client.pem")
         inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = context.wrap_bio(inward, outward, server_hostname="localhost")
-        line = await self.world.dial()
+        line = await self.served.dial()
         while True:
             try:
                 tls.do_handshake()
@@ -108,8 +108,8 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded(folder: Path, client_name: str = NAME) -> AsyncIterator[Guarded]:
-    async with serving(options=ServerOptions(client_name=client_name)) as world:
-        yield Guarded(world, folder)
+    async with serving(options=ServerOptions(client_name=client_name)) as served:
+        yield Guarded(served, folder)
 
 
 @pytest.mark.parametrize("wanted", [NAME, ""], ids=["by name", "of any name"])
@@ -146,8 +146,8 @@ async def test_sec03_others_are_cut_before_anything_is_read_of_their_request(
             *[server.authority.issue(["kubelet"])] * bool(wanted),
         ]
         assert {await server.send_request(one) for one in shown} == {b""}
-        assert server.world.hook.reviewed == []
-        assert server.world.series("request_duration_seconds_count") == []
+        assert server.served.hook.reviewed == []
+        assert server.served.series("request_duration_seconds_count") == []
         good = await server.send_request(server.authority.issue([NAME]))
         assert good.endswith(ALLOWED), "the server goes on"
     reported = [line for line in lines if "client of another name" in line]

@@ -13,13 +13,13 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.names import ConfigError
 from rollout_operator.web.connection import PAUSE, ConnectionLimits
 from rollout_operator.web.webhooks import ServerOptions
-from tests.web.webhook_world import (
+from tests.web.served import (
     ALLOWED,
     FINE,
     MILLISECOND,
     PATIENCE,
     Line,
-    WebhookWorld,
+    ServedWebhooks,
     body_of,
     post,
     serving,
@@ -28,15 +28,15 @@ from tests.web.webhook_world import (
 pytestmark = pytest.mark.thorough
 
 
-async def test_both_families_are_listened_on(world: WebhookWorld) -> None:
+async def test_both_families_are_listened_on(webhooks: ServedWebhooks) -> None:
     for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
-        line = await world.connect(host)
+        line = await webhooks.connect(host)
         assert (await line.send_request(post(body_of()))).body == ALLOWED
 
 
-async def test_a_port_in_use_is_named(world: WebhookWorld) -> None:
+async def test_a_port_in_use_is_named(webhooks: ServedWebhooks) -> None:
     """HTTP-04."""
-    other = WebhookWorld(port=world.server.port)
+    other = ServedWebhooks(port=webhooks.server.port)
     with pytest.raises(ConfigError, match=r"^-server-tls\.port: port \d+ is in use$"):
         await other.server.start()
     assert not other.server.is_serving
@@ -48,13 +48,13 @@ async def test_slow_readers_are_cut() -> None:
     options = ServerOptions(
         write_limit=50 * MILLISECOND, limits=ConnectionLimits(sweep=10 * MILLISECOND)
     )
-    async with serving(options=options) as world:
-        world.hook.verdict = replace(FINE, warnings=("x" * 256,) * 10)
-        plain = socket.create_connection(("127.0.0.1", world.server.port))
+    async with serving(options=options) as webhooks:
+        webhooks.hook.verdict = replace(FINE, warnings=("x" * 256,) * 10)
+        plain = socket.create_connection(("127.0.0.1", webhooks.server.port))
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         line = Line(
             *await asyncio.open_connection(
-                sock=plain, ssl=world.client_context, server_hostname="localhost", limit=1
+                sock=plain, ssl=webhooks.client_context, server_hostname="localhost", limit=1
             )
         )
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]  # of read transports
@@ -72,15 +72,15 @@ async def flood(line: Line) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_flood_takes_turns_with_requests(world: WebhookWorld) -> None:
+async def test_a_flood_takes_turns_with_requests(webhooks: ServedWebhooks) -> None:
     """SEC-06: one connection is accepted in a turn of the loop, however many there are."""
-    good = await world.connect()
-    before = world.given
+    good = await webhooks.connect()
+    before = webhooks.given
     good.writer.write(post(body_of()))
-    address = ("127.0.0.1", world.server.port)
+    address = ("127.0.0.1", webhooks.server.port)
     silent = [socket.create_connection(address) for _ in range(300)]
     assert (await good.read()).body == ALLOWED
-    assert world.given - before < 100
+    assert webhooks.given - before < 100
     for one in silent:
         one.close()
 
@@ -103,18 +103,18 @@ async def test_running_out_of_descriptors(lines: list[str]) -> None:
     """EMFILE: one log line, no spinning, and the connection is taken up later."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     clock = PauseClock()
-    async with serving(clock=clock) as world:
+    async with serving(clock=clock) as webhooks:
         with socket.socket() as client:
             client.setblocking(False)
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
                 await asyncio.get_running_loop().sock_connect(
-                    client, ("127.0.0.1", world.server.port)
+                    client, ("127.0.0.1", webhooks.server.port)
                 )
                 async with asyncio.timeout(PATIENCE):
                     await clock.third.wait()
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert (await world.send_request(post(body_of()))).body == ALLOWED
+        assert (await webhooks.send_request(post(body_of()))).body == ALLOWED
     (line,) = [line for line in lines if "Cannot accept" in line]
     assert "Too many open files" in line

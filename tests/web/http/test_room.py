@@ -10,7 +10,7 @@ from tests.goldens import Golden
 from tests.stories import Story, read_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.http.room_stage import LIMIT, Hand, RoomStage, Upload
-from tests.web.webhook_world import body_of
+from tests.web.served import body_of
 
 pytestmark = pytest.mark.thorough
 

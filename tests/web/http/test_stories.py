@@ -11,7 +11,7 @@ from tests.goldens import Golden
 from tests.recorded_spans import recorded
 from tests.stories import Story, read_stories
 from tests.web.http.stage import WireStage
-from tests.web.webhook_world import WebhookWorld, body_of, post
+from tests.web.served import ServedWebhooks, body_of, post
 
 HERE = Path(__file__).parent
 STORIES = read_stories(HERE / "bodies.txt", HERE / "webhooks.txt")
@@ -41,16 +41,16 @@ def test_story_on_the_loop_of_production(story: Story, golden: Golden) -> None:
     story.check(uvloop.run(WireStage([]).play(story.commands)), golden)
 
 
-async def test_dep71_the_duration_of_a_review_names_its_trace(world: WebhookWorld) -> None:
+async def test_dep71_the_duration_of_a_review_names_its_trace(webhooks: ServedWebhooks) -> None:
     """DEP-71: and that of the next request on the same connection does not."""
     with recorded() as traces:
-        line = await world.connect()
+        line = await webhooks.connect()
         await line.send_request(post(body_of()))
         await line.send_request(post(b"{}", path="/other"))
         await line.close()
     context = traces.find("review").context
     assert context is not None
-    text = b"".join(world.metrics.render_openmetrics()).decode()
+    text = b"".join(webhooks.metrics.render_openmetrics()).decode()
     (example,) = [one for one in text.splitlines() if " # {" in one]
     assert 'route="admission_no_downscale"' in example
     assert f'trace_id="{format_trace_id(context.trace_id)}"' in example

@@ -40,7 +40,7 @@ from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context
 from tests.stories import Steps, read_words
-from tests.web.webhook_world import ALLOWED, FINE, Gate, Line, ScriptedHook, body_of, post, serving
+from tests.web.served import ALLOWED, FINE, Gate, Line, ScriptedHook, body_of, post, serving
 
 PATH: Final = "/admission/pod-eviction"
 REFUSED: Final = Verdict(
@@ -314,8 +314,8 @@ class PeerStage(Steps):
             hooks={PATH: self.led},
             keeps=lambda path: self.led.forwards,
         )
-        async with front as world:
-            answer = await world.send_request(post(body_of(), path=PATH))
+        async with front as served:
+            answer = await served.send_request(post(body_of(), path=PATH))
         return f"{_describe(answer.body)}, reported {' '.join(codes) or 'nothing'}"
 
     async def do_call(self, *words: str) -> str:

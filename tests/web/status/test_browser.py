@@ -17,8 +17,9 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.outcome import Code
 from tests.browser import Page, browsing, find_browser
+from tests.web.served import ServedAdmin, showing
 from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, waiting, zone
-from tests.web.status.served import Shown, behind_prefix, showing
+from tests.web.status.streams import behind_prefix
 
 BROWSER = find_browser()
 WIDTHS = (1280, 400)
@@ -37,11 +38,11 @@ class OpenedPage(msgspec.Struct):
     """A browser, and what it is shown."""
 
     page: Page
-    shown: Shown
+    shown: ServedAdmin
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.shown.admin.server.port}"
+        return f"http://127.0.0.1:{self.shown.server.port}"
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ async def test_the_page_lives_in_a_browser(opened: OpenedPage) -> None:
     page, shown = opened.page, opened.shown
     for width in WIDTHS:
         await _see_it_change(opened, f"{opened.address}/status", width)
-    async with behind_prefix(shown.admin.server.port, PREFIX) as port:
+    async with behind_prefix(shown.server.port, PREFIX) as port:
         for path in ("/", "/status"):
             await _see_it_change(opened, f"http://127.0.0.1:{port}{PREFIX}{path}", 1280)
         await page.open(f"http://127.0.0.1:{port}{PREFIX}/reasons#paused", width=400)
@@ -89,9 +90,9 @@ async def test_the_page_lives_in_a_browser(opened: OpenedPage) -> None:
     await page.open(f"{opened.address}/status", width=1280)
     await page.wait(f"{LINK} === 'link live'")
     assert page.complaints == []
-    await shown.admin.server.stop()
+    await shown.server.stop()
     await page.wait(f"{LINK} === 'link lost'")
-    await shown.admin.server.start()
+    await shown.server.start()
 
 
 async def test_the_page_reloads_itself_without_scripts(opened: OpenedPage) -> None:

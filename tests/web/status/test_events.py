@@ -12,9 +12,9 @@ from rollout_operator.web import admin
 from rollout_operator.web.admin import EventStreams
 from rollout_operator.web.cards import Fragment
 from tests.virtual_time import in_virtual_time
-from tests.web.admin_world import listening
+from tests.web.served import listening, showing
 from tests.web.status.descriptions import describe, group, operator
-from tests.web.status.served import BROWSER, LIMIT_S, following, showing
+from tests.web.status.streams import BROWSER, LIMIT_S, following
 
 
 async def test_a_change_arrives_and_what_stays_does_not() -> None:
@@ -50,13 +50,13 @@ async def test_a_client_too_many_is_turned_away_and_the_page_still_works() -> No
         streams = [
             await stack.enter_async_context(following(shown)) for _ in range(admin.MOST_CLIENTS)
         ]
-        async with shown.admin.client.get(shown.admin.url("/status/events")) as answer:
+        async with shown.client.get(shown.url("/status/events")) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
-        assert (await shown.admin.get("/status", **BROWSER))[0] == 200
+        assert (await shown.get("/status", **BROWSER))[0] == 200
         streams[7].writer.close()
         async with asyncio.timeout(LIMIT_S):
-            url = shown.admin.url("/status/events")
-            while (await shown.admin.client.head(url)).status == 503:  # noqa: ASYNC110 (no event)
+            url = shown.url("/status/events")
+            while (await shown.client.head(url)).status == 503:  # noqa: ASYNC110 (no event)
                 await asyncio.sleep(0.05)
 
 
@@ -64,9 +64,9 @@ async def test_streams_end_when_the_server_stops() -> None:
     async with showing() as shown, following(shown) as stream:
         await stream.next_event()
         async with asyncio.timeout(LIMIT_S):
-            await shown.admin.server.stop()
+            await shown.server.stop()
         await stream.wait_end()
-        await shown.admin.server.start()
+        await shown.server.start()
 
 
 class Slow:

@@ -45,7 +45,7 @@ from tests.web.status.descriptions import (
     zone,
 )
 from tests.web.status.elements import Elements, read_page
-from tests.web.status.served import Event
+from tests.web.status.streams import Event
 
 OF_RELEASES: Final = ("releases", "schedules", "health_checks")
 

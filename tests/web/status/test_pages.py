@@ -13,7 +13,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.web.admin import render_schema
 from tests.code_rules import ROOT
 from tests.pages import chapter_of
-from tests.web.admin_world import World, serving
+from tests.web.served import ServedAdmin, serving_admin, showing
 from tests.web.status.descriptions import (
     HOSTILE,
     budget,
@@ -27,7 +27,7 @@ from tests.web.status.descriptions import (
     waiting,
 )
 from tests.web.status.elements import Elements
-from tests.web.status.served import BROWSER, showing
+from tests.web.status.streams import BROWSER
 
 SCHEMA = ROOT / "docs" / "status.schema.json"
 PAGES = ("/", "/status", "/reasons")
@@ -38,7 +38,7 @@ async def test_a_page_may_do_nothing_but_what_it_brings(path: str) -> None:
     """The policy allows the two pieces in the page by their hashes, and calls to its own server."""
     async with showing() as shown:
         shown.now = describe(group(waits=(waiting(HOSTILE),)))
-        async with shown.admin.client.get(shown.admin.url(path), headers=BROWSER) as answer:
+        async with shown.client.get(shown.url(path), headers=BROWSER) as answer:
             policy = answer.headers["Content-Security-Policy"]
             html = await answer.text()
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -76,14 +76,14 @@ async def test_the_document_is_what_the_schema_says() -> None:
     for description in (everything, describe()):
         async with showing() as shown:
             shown.now = description
-            async with shown.admin.client.get(shown.admin.url("/status.json")) as answer:
+            async with shown.client.get(shown.url("/status.json")) as answer:
                 assert answer.content_type == "application/json"
                 body = await answer.read()
         assert msgspec.json.decode(body, type=Description) == description
         assert msgspec.json.decode(body)["schema_version"] == 1
 
 
-async def test_the_schema_is_served_and_stands_in_the_documents(admin: World) -> None:
+async def test_the_schema_is_served_and_stands_in_the_documents(admin: ServedAdmin) -> None:
     """A change of it is a change of an interface, and is seen in review."""
     _, text = await admin.get("/status.schema.json")
 
@@ -100,7 +100,7 @@ def test_every_field_is_explained() -> None:
     assert {field for field in fields if f"`{field}`" not in page} == set()
 
 
-async def test_all_reasons_have_an_anchor_and_a_line(admin: World) -> None:
+async def test_all_reasons_have_an_anchor_and_a_line(admin: ServedAdmin) -> None:
     _, text = await admin.get("/reasons")
     _, html = await admin.get("/reasons", **BROWSER)
     anchors = {one.get("id", "") for _, one in Elements(html).tags}
@@ -110,7 +110,7 @@ async def test_all_reasons_have_an_anchor_and_a_line(admin: World) -> None:
 
 
 async def test_before_anything_is_known_the_page_says_what_is_missing() -> None:
-    async with serving() as admin:
+    async with serving_admin() as admin:
         _, text = await admin.get("/status")
         _, html = await admin.get("/", **BROWSER)
         _, document = await admin.get("/status.json")
@@ -124,14 +124,14 @@ async def test_before_anything_is_known_the_page_says_what_is_missing() -> None:
 async def test_nothing_is_described_without_a_request_and_once_for_many() -> None:
     async with showing() as shown:
         for path in ("/metrics", "/ready", "/reasons", "/status.schema.json"):
-            await shown.admin.get(path)
+            await shown.get(path)
         assert shown.requested == 0
         paths = ("/", "/status", "/status.json")
-        await asyncio.gather(*(shown.admin.get(path) for path in paths for _ in range(10)))
+        await asyncio.gather(*(shown.get(path) for path in paths for _ in range(10)))
         assert shown.requested == 1
 
 
-async def test_routes_in_metrics_are_few(admin: World) -> None:
+async def test_routes_in_metrics_are_few(admin: ServedAdmin) -> None:
     """DEP: what a client types is no label."""
     for path in (*PAGES, "/status.json", "/status.schema.json", "/status/x", "/reasons/y"):
         await admin.get(path)

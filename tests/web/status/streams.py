@@ -1,4 +1,4 @@
-"""An admin server whose status page shows what a test describes, and readers of its events."""
+"""Readers of the events of a status page, and a proxy before it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,35 +8,11 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import ClientSession, web
 
-from rollout_operator.model.description import Description
-from tests.web.admin_world import World, listening, serving
-from tests.web.status.descriptions import describe
+from tests.web.served import ServedAdmin, listening
 
 LIMIT_S = 20.0
 KEPT = ("Content-Type", "Content-Security-Policy")
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-
-
-class Shown:
-    """What is described, and how often that was requested."""
-
-    def __init__(self, admin: World) -> None:
-        self.admin = admin
-        self.now = describe()
-        self.requested = 0
-
-    async def describe(self) -> Description:
-        self.requested += 1
-        return self.now
-
-
-@asynccontextmanager
-async def showing() -> AsyncIterator[Shown]:
-    """Run a server that shows an empty namespace, until something else is described."""
-    async with serving() as admin:
-        shown = Shown(admin)
-        admin.server.show(shown.describe)
-        yield shown
 
 
 class Event(msgspec.Struct):
@@ -73,9 +49,9 @@ class Stream:
 
 
 @asynccontextmanager
-async def following(shown: Shown, path: str = "/status/events") -> AsyncIterator[Stream]:
+async def following(shown: ServedAdmin, path: str = "/status/events") -> AsyncIterator[Stream]:
     """Open a stream of events."""
-    port = shown.admin.server.port
+    port = shown.server.port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode())
     stream = Stream(reader, writer)

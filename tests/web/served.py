@@ -1,7 +1,8 @@
-"""A webhook server on a free port, the hooks behind it, and clients that speak TLS by hand."""
+"""Both servers on free ports, what is behind them, and clients that speak HTTP by hand."""
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,24 +14,33 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
+from aiohttp import ClientSession, web
 
 from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.model.description import Description
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.states import Health
+from rollout_operator.web.admin import AdminServer
+from rollout_operator.web.connection import Connection
 from rollout_operator.web.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
+from tests.fakes_clock import FakeClock
 from tests.model.review_trees import review_tree
-from tests.web.admin_world import check_anonymous
+from tests.web.status.descriptions import describe
 from tests.world.pki import make_pki
 
 PATH: Final = "/admission/no-downscale"
+RULES: Final = ClusterRules(namespace="prod")
 FINE: Final = Verdict(is_allowed=True, reason=Reason(code=Code.NOT_A_DOWNSCALE, text=""))
 ALLOWED: Final = (
     b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",'
     b'"response":{"uid":"u-1","allowed":true}}'
 )
+CLOSE: Final = "Host: x\r\nConnection: close\r\n\r\n"
+"""The end of a raw request whose answer is read to the end."""
 MILLISECOND: Final = timedelta(milliseconds=1)
 LONG: Final = timedelta(hours=1)
 PATIENCE: Final = 120
@@ -54,15 +64,11 @@ def post(body: bytes, *lines: str, path: str = PATH, length: int | None = None) 
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
-@cache
-def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the context of a server, and that of its clients: a new pair after `cache_clear`."""
-    with TemporaryDirectory() as folder:
-        pki = make_pki(Path(folder))
-        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        server.load_cert_chain(pki.cert, pki.key)
-        client = ssl.create_default_context(cafile=str(pki.ca))
-    return server, client
+def check_anonymous(answer: bytes) -> None:
+    """See that an answer does not say which versions it was made with (SEC-13)."""
+    head = answer.partition(b"\r\n\r\n")[0]
+    assert re.findall(rb"(?im)^server: *(.*?)\r?$", head) == [b"rollout-operator"]
+    assert not re.search(rb"(?i)python|aiohttp", answer)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -116,6 +122,112 @@ class Line:
             return
 
 
+class Served:
+    """What a server counts, and connections to it, which are closed with it."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self._lines: list[Line] = []
+
+    async def open_line(self, port: int, host: str = "127.0.0.1", **tls: Any) -> Line:
+        async with asyncio.timeout(PATIENCE):
+            line = Line(*await asyncio.open_connection(host, port, **tls))
+        self._lines.append(line)
+        return line
+
+    async def close(self) -> None:
+        for line in self._lines:
+            await line.close()
+
+    def series(self, name: str) -> list[str]:
+        """Return the lines of one metric, without its name."""
+        body = b"".join(self.metrics.render()).decode()
+        start = f"rollout_operator_{name}"
+        return [line.removeprefix(start) for line in body.splitlines() if line.startswith(start)]
+
+
+class ServedAdmin(Served):
+    """An admin server, and what it shows if that is known."""
+
+    def __init__(self, cluster: ClusterRules = RULES) -> None:
+        super().__init__()
+        self.health = Health(FakeClock())
+        self.server = AdminServer(0, self.metrics, self.health, cluster)
+        self.client = ClientSession()
+        self.now = describe()
+        self.requested = 0
+
+    async def describe(self) -> Description:
+        self.requested += 1
+        return self.now
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server.port}{path}"
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Return status and body."""
+        async with self.client.get(self.url(path), headers=headers) as response:
+            assert response.headers["Server"] == "rollout-operator"
+            return response.status, await response.text()
+
+    async def send(self, raw: bytes) -> bytes:
+        """Send bytes on a connection of their own; return all that comes until it is closed."""
+        line = await self.open_line(self.server.port)
+        line.writer.write(raw)
+        return await line.rest()
+
+
+@asynccontextmanager
+async def serving_admin(cluster: ClusterRules = RULES) -> AsyncIterator[ServedAdmin]:
+    """Run a server, before anything is known."""
+    admin = ServedAdmin(cluster)
+    await admin.server.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+        await admin.client.close()
+        await admin.server.stop()
+
+
+@asynccontextmanager
+async def showing() -> AsyncIterator[ServedAdmin]:
+    """Run a server that shows an empty namespace, until `now` is something else."""
+    async with serving_admin() as admin:
+        admin.server.show(admin.describe)
+        yield admin
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, *, read_limit: timedelta = timedelta(seconds=10)
+) -> AsyncIterator[int]:
+    """Run `operator.main` with the operator's own connections; give its port."""
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: Connection(server, read_limit=read_limit), "127.0.0.1", 0
+    )
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        await runner.cleanup()
+
+
+@cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the context of a server, and that of its clients: a new pair after `cache_clear`."""
+    with TemporaryDirectory() as folder:
+        pki = make_pki(Path(folder))
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_cert_chain(pki.cert, pki.key)
+        client = ssl.create_default_context(cafile=str(pki.ca))
+    return server, client
+
+
 Answering = Callable[[Review, timedelta], Awaitable[Verdict]]
 
 
@@ -136,8 +248,8 @@ class ScriptedHook:
         return self.verdict if self.act is None else await self.act(review, until)
 
 
-class WebhookWorld:
-    """A server, its hook, and how to reach it."""
+class ServedWebhooks(Served):
+    """A webhook server and its hook."""
 
     def __init__(
         self,
@@ -145,13 +257,13 @@ class WebhookWorld:
         *,
         clock: Clock | None = None,
         options: ServerOptions | None = None,
-        cluster: ClusterRules | None = None,
+        cluster: ClusterRules = RULES,
         hooks: Mapping[str, ReviewHook] | None = None,
         **reviewing: Any,
     ) -> None:
+        super().__init__()
         self.hook = ScriptedHook()
         self.clock = clock or LoopClock()
-        self.metrics = Metrics()
         self.server_context, self.client_context = contexts()
         self.given = 0
         self.server = WebhookServer(
@@ -163,26 +275,18 @@ class WebhookWorld:
             ),
             certificate=self._give,
             metrics=self.metrics,
-            cluster=cluster or ClusterRules(namespace="prod"),
+            cluster=cluster,
             clock=self.clock,
             options=options or ServerOptions(),
         )
-        self._lines: list[Line] = []
 
     def _give(self) -> ssl.SSLContext:
         self.given += 1
         return self.server_context
 
     async def connect(self, host: str = "127.0.0.1") -> Line:
-        """Open a connection, closed at the end of the test."""
-        async with asyncio.timeout(PATIENCE):
-            line = Line(
-                *await asyncio.open_connection(
-                    host, self.server.port, ssl=self.client_context, server_hostname="localhost"
-                )
-            )
-        self._lines.append(line)
-        return line
+        tls = {"ssl": self.client_context, "server_hostname": "localhost"}
+        return await self.open_line(self.server.port, host, **tls)
 
     async def send_request(self, request: bytes) -> Answer:
         """Send bytes on a connection of their own."""
@@ -196,19 +300,7 @@ class WebhookWorld:
 
     async def dial(self) -> Line:
         """Open a connection without TLS."""
-        line = Line(*await asyncio.open_connection("127.0.0.1", self.server.port))
-        self._lines.append(line)
-        return line
-
-    async def close(self) -> None:
-        for line in self._lines:
-            await line.close()
-
-    def series(self, name: str) -> list[str]:
-        """Return the lines of one metric, without its name."""
-        body = b"".join(self.metrics.render()).decode()
-        start = f"rollout_operator_{name}"
-        return [line.removeprefix(start) for line in body.splitlines() if line.startswith(start)]
+        return await self.open_line(self.server.port)
 
 
 class Gate:
@@ -225,12 +317,12 @@ class Gate:
 
 
 @asynccontextmanager
-async def serving(**setting: Any) -> AsyncIterator[WebhookWorld]:
+async def serving(**setting: Any) -> AsyncIterator[ServedWebhooks]:
     """Run a server."""
-    world = WebhookWorld(**setting)
-    await world.server.start()
+    served = ServedWebhooks(**setting)
+    await served.server.start()
     try:
-        yield world
+        yield served
     finally:
-        await world.close()
-        await world.server.stop()
+        await served.close()
+        await served.server.stop()
