@@ -49,10 +49,10 @@ from rollout_operator.web.no_downscale import (
 from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 
 _OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
-NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+_NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
-BUDGETS_PATH: Final = "/admission/zpdb-validation"
+_BUDGETS_PATH: Final = "/admission/zpdb-validation"
 LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
 """Paths of reviews that only the elected replica decides."""
 # After its last review a request is written within moments, where nothing else holds it up.
@@ -248,9 +248,9 @@ class Reviews:
         checked = self._make_parents(self._checking)
         return Reviewer(
             hooks={
-                NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
+                _NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
                 **self._led,
-                BUDGETS_PATH: ZpdbValidation(
+                _BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
             },

@@ -1,5 +1,6 @@
 """The context of controllers above a client of a few dictionaries; tests fill its caches."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -99,7 +100,7 @@ class FedContext(Context):
 
 
 def _read(client: FakeClient) -> tuple[Sequence[AnySet], Sequence[AnyPod]]:
-    found: dict[str, list[bytes]] = {"statefulsets": [], "pods": [], "configmaps": []}
+    found = defaultdict[str, list[bytes]](list)
     for (plural, _), one in client.objects.items():
         found[plural].append(msgspec.json.encode(one))
     return [*map(_decode_set, found["statefulsets"])], [*map(_decode_pod, found["pods"])]

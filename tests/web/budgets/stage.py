@@ -52,6 +52,8 @@ _WORDS: Final = re.compile(r'(?:msg|pod)=("(?:\\.|[^"])*"|\S+)')
 class BudgetStage(ClientStage):
     """Three zones of three pods under budget `ingester` of one pod; process `x` runs."""
 
+    make_client = FakeClient
+
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
         self.lines, self.qps = lines, 0.0
@@ -61,7 +63,8 @@ class BudgetStage(ClientStage):
     def _build(self, pods: int = 3) -> None:
         names = [name_of(letter) for letter in "abc"]
         sets = [set_json(name, replicas=pods, labels=LABELS, update="old") for name in names]
-        self._attend(FakeClient(sets, [pod_json(name, at) for name in names for at in range(pods)]))
+        stand = [pod_json(name, at) for name in names for at in range(pods)]
+        self._attend(self.make_client(sets, stand))
         self.budgets: dict[str, Budget | FlawedBudget] = {"ingester": rule()}
         self.version = 1
         self.replicas: dict[str, FedProcess] = {}

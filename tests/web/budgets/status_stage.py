@@ -1,38 +1,28 @@
-"""The commands of stories of the status of budgets: what is said of each, and what is written."""
+"""The commands of stories of the status of budgets: those of budgets, and what writes a status.
+
+Budget `a` is over all zones; those that come with `room b` are over none.
+"""
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Final, cast
+from typing import Final
 
-from msgspec.structs import replace
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.controllers.budgets import BudgetReports, Budgets
-from rollout_operator.guards.arbiter import Accounts, BudgetAccount
+from rollout_operator.controllers.budgets import BudgetReports
 from rollout_operator.kube.api import JsonObject, Page, Resource
-from rollout_operator.model.budget import BudgetVersions
-from rollout_operator.model.description import BudgetDescription, Waiting
-from rollout_operator.model.names import NotElected, Uid
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.names import NotElected
 from tests.controllers.fake_client import FakeClient
-from tests.controllers.fed_context import FedContext
-from tests.virtual_time import VirtualClock, elapsed
-from tests.web.client_stage import ClientStage, brief
+from tests.virtual_time import elapsed
+from tests.web.budgets.stage import BudgetStage
+from tests.web.client_stage import brief
 
 PLURAL: Final = "zoneawarepoddisruptionbudgets"
-STALE: Final = Waiting(code=Code.SNAPSHOT_STALE, text="too old")
-ROOM: Final = BudgetDescription(
-    name="a", is_valid=True, maximum="1", zones=3, pods=9, unavailable=0, allowed=1,
-    text="1 more pod may go",
-)  # fmt: skip
 
 
 class _Kind(FakeClient):
     """Budgets on pages of one, of a kind that may drop fields of a status; none may be fetched."""
 
-    def __init__(self) -> None:
-        super().__init__([], [])
-        self.drops: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
 
     async def fetch_page(
         self, resource: Resource, namespace: str, *, token: str = "", **_: object
@@ -50,7 +40,7 @@ class _Kind(FakeClient):
     ) -> bytes:
         assert isinstance(patch, dict)
         assert (subresource, set(patch)) == ("status", {"metadata", "status"})
-        assert patch["metadata"] == {"uid": f"uid-{name}"}
+        assert patch["metadata"] == {"uid": f"uid-budget-{name}"}
         status = patch["status"]
         assert isinstance(status, dict)
         kept: JsonObject = {
@@ -59,42 +49,22 @@ class _Kind(FakeClient):
         return await super().patch(resource, namespace, name, {"status": kept}, subresource)
 
 
-class StatusStage(ClientStage):
-    """Budget a has a place; others come with `room b`."""
+class StatusStage(BudgetStage):
+    client: _Kind
+    make_client = _Kind
 
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
-        self.lines = lines
-        self.kind = _Kind()
-        self.said: dict[str, BudgetDescription] = {}
-        self.generation = 1
-        self._attend(self.kind)
-        self._add("a")
-        self._begin()
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        await self.do_budget("ingester", "none")
+        await self.do_room("a")
+        return await super().play(commands)
 
-    def _begin(self) -> None:
-        clock = VirtualClock()
-        context = FedContext(self.kind, clock)
-        budgets = Budgets(context)
-        budgets.accounts = cast(Accounts, self)
-        self.statuses = BudgetReports(context, budgets)
-
-    def find(self, name: str) -> BudgetAccount | None:
-        if name not in self.said:
-            return None
-        known = BudgetVersions(
-            namespace="test", name=name, uid=Uid(f"uid-{name}"), generation=self.generation
-        )
-        return BudgetAccount(known=known, described=self.said[name], zones=())
-
-    def _add(self, name: str) -> None:
-        self.said[name] = replace(ROOM, name=name)
-        meta = {"namespace": "test", "name": name, "uid": f"uid-{name}", "resourceVersion": "1"}
-        self.kind.put(PLURAL, {"metadata": meta, "spec": {}})
+    def _start(self, name: str) -> None:
+        super()._start(name)
+        self.reports = BudgetReports(self.process, self.process.budgets)
 
     def look(self) -> list[str]:
-        calls = self.kind.calls[self.shown :]
-        self.shown = len(self.kind.calls)
+        calls = self.client.calls[self.shown :]
+        self.shown = len(self.client.calls)
         writes = [call.rpartition("/")[2] for call in calls if call.startswith("patch")]
         pages = sum(call.startswith("list") for call in calls)
         reported = sum("Status of budgets is not written" in line for line in self.lines)
@@ -106,36 +76,19 @@ class StatusStage(ClientStage):
         ]
 
     async def do_room(self, *names: str) -> None:
+        """Create budgets, over no pod."""
         for name in names:
-            self._add(name)
+            await self.do_budget(name, *["selector=app:another"] * (name != "a"))
+            meta = {"name": name, "uid": f"uid-budget-{name}", "resourceVersion": "1"}
+            self.client.put(PLURAL, {"metadata": {"namespace": "test", **meta}, "spec": {}})
 
-    async def do_restart(self) -> None:
-        self._begin()
-
-    async def do_wait(self, seconds: float) -> None:
-        await VirtualClock().sleep(timedelta(seconds=seconds))
-
-    async def do_down(self, name: str, pods: str) -> None:
-        """Have it be said of a budget that so many pods are down."""
-        self.said[name] = replace(
-            self.said[name], unavailable=int(pods), allowed=0, text=f"{pods} down"
-        )
-
-    async def do_stale(self, name: str) -> None:
-        self.said[name] = replace(self.said[name], waits=(STALE,))
-
-    async def do_generation(self, number: str) -> None:
-        self.generation = int(number)
-
-    async def do_gone(self, name: str, *words: str) -> None:
-        """Delete a budget; `seen` by the cache, too."""
-        self.kind.objects.pop((PLURAL, name), None)
-        if "seen" in words:
-            del self.said[name]
+    async def do_remove(self, name: str) -> None:
+        """Delete a budget; the cache shows it still."""
+        self.client.objects.pop((PLURAL, name), None)
 
     async def do_drops(self, *fields: str) -> None:
         """Have the kind as it is installed drop fields of a status, or `all`."""
-        self.kind.drops = fields
+        self.client.drops = fields
 
     async def do_elect(self, other: str) -> None:
         """Have another replica be elected."""
@@ -143,14 +96,14 @@ class StatusStage(ClientStage):
 
     async def do_write(self, name: str, allowed: str) -> None:
         """Have a person write a status."""
-        held = self.kind.objects[PLURAL, name]
-        self.kind.put(PLURAL, merge(held, {"status": {"allowedDisruptions": int(allowed)}}))
+        held = self.client.objects[PLURAL, name]
+        self.client.put(PLURAL, merge(held, {"status": {"allowedDisruptions": int(allowed)}}))
 
-    async def do_reconcile(self, names: str, times: str = "1") -> str:
+    async def do_report(self, names: str, times: str = "1") -> str:
         """Reconcile these budgets, one after the other; show when the last is next."""
         began = elapsed()
         for name in list(names) * int(times):
-            again = (await self.statuses.reconcile(name)).again
+            again = (await self.reports.reconcile(name)).again
         took = (elapsed() - began).total_seconds()
         return ("never" if again is None else f"again in {again.total_seconds():g}s") + (
             f" after {took:g}s" if took > 1 else ""
@@ -158,16 +111,16 @@ class StatusStage(ClientStage):
 
     async def do_minutes(self, minutes: str, allowed: str) -> str:
         """Reconcile each second, while a person writes a status each second."""
-        before = len(self.kind.calls)
+        before = len(self.client.calls)
         for _ in range(int(minutes) * 60):
             await self.do_write("a", allowed)
-            await self.do_reconcile("a")
+            await self.do_report("a")
             await self.do_wait(1)
-        return f"{len(self.kind.calls) - before} calls"
+        return f"{len(self.client.calls) - before} calls"
 
-    async def do_show(self, name: str) -> str:
+    async def do_status(self, name: str) -> str:
         """Show a status as it stands there."""
-        status = self.kind.objects[PLURAL, name].get("status")
+        status = self.client.objects[PLURAL, name].get("status")
         if not status:
             return "no status"
         plain = [f"{key} {value}" for key, value in status.items() if key != "conditions"]
