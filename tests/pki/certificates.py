@@ -3,6 +3,8 @@
 import ssl
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from cryptography import x509
@@ -11,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rollout_operator.pki.certificates import Pair
 from rollout_operator.planning.certificate import Wanted
 from tests.fakes_clock import EPOCH
 
@@ -121,14 +124,19 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str | None
 
 
-def client_context(bundle: bytes = b"") -> ssl.SSLContext:
-    """Return a client that trusts `bundle`, or anything where it is empty."""
+def client_context(bundle: bytes = b"", shown: Pair | None = None) -> ssl.SSLContext:
+    """Return a client that trusts `bundle`, or anything where it is empty, and shows a leaf."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if bundle:
         context.load_verify_locations(cadata=bundle.decode())
     else:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if shown is not None:
+        with TemporaryDirectory() as folder:
+            both = Path(folder) / "client.pem"
+            both.write_bytes(shown.cert + shown.key)
+            context.load_cert_chain(both)
     return context
 
 

@@ -259,6 +259,7 @@ class ServedWebhooks(Served):
         options: ServerOptions | None = None,
         cluster: ClusterRules = RULES,
         hooks: Mapping[str, ReviewHook] | None = None,
+        certificate: Callable[[], ssl.SSLContext] | None = None,
         **reviewing: Any,
     ) -> None:
         super().__init__()
@@ -269,11 +270,11 @@ class ServedWebhooks(Served):
         self.server = WebhookServer(
             port,
             reviewer=Reviewer(
-                hooks={PATH: self.hook, **(hooks or {})},
+                hooks={PATH: self.hook} if hooks is None else hooks,
                 clock=self.clock,
                 **{"request_timeout": timedelta(seconds=10), **reviewing},
             ),
-            certificate=self._give,
+            certificate=certificate or self._give,
             metrics=self.metrics,
             cluster=cluster,
             clock=self.clock,

@@ -6,14 +6,11 @@
 
 import asyncio
 import re
-import ssl
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -27,20 +24,11 @@ from rollout_operator.model.scaling import Review
 from rollout_operator.pki.certificates import KeyMaterial, Pair, carry_out, issue_leaf
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.dispatch import (
-    MOST_ANSWER,
-    Forwarder,
-    ForwardOutcome,
-    LeaderOnly,
-    Peers,
-    Reviewer,
-)
-from rollout_operator.web.middleware import ClusterRules
-from rollout_operator.web.webhooks import ServerOptions, WebhookServer
+from rollout_operator.web.dispatch import MOST_ANSWER, Forwarder, ForwardOutcome, LeaderOnly, Peers
+from rollout_operator.web.webhooks import ServerOptions
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context
 from tests.stories import Steps, read_words
-from tests.web.served import ALLOWED, FINE, Gate, Line, ScriptedHook, body_of, post, serving
+from tests.web.served import ALLOWED, FINE, RULES, Gate, Line, ScriptedHook, body_of, post, serving
 
 PATH: Final = "/admission/pod-eviction"
 REFUSED: Final = Verdict(
@@ -150,18 +138,14 @@ class PeerStage(Steps):
             is_leading=lambda: self.is_leading,
             describe=lambda: "another",
         )
-        span = timedelta(seconds=10)
-        self.server = WebhookServer(
-            0,
-            reviewer=Reviewer(hooks={PATH: hook}, request_timeout=span, clock=self.clock),
-            certificate=lambda: self.leader.peers.accepting,
-            metrics=Metrics(),
-            cluster=ClusterRules(namespace="prod", enabled=True, excluded_paths=("none",)),
+        served = serving(
             clock=self.clock,
+            hooks={PATH: hook},
+            certificate=lambda: self.leader.peers.accepting,
+            cluster=replace(RULES, enabled=True, excluded_paths=("none",)),
             options=ServerOptions(client_host=HOST),
         )
-        await self.server.start()
-        self.stack.push_async_callback(self.server.stop)
+        self.server = (await self.stack.enter_async_context(served)).server
         self._hold_lease(self.server.port, holder)
 
     def _hold_lease(self, port: int, holder: str = "leader_1") -> None:
@@ -321,12 +305,12 @@ class PeerStage(Steps):
     async def do_call(self, *words: str) -> str:
         """Call the port for replicas with a certificate: of a `ca`, for a `name`, or `none`."""
         how = read_words(words)
-        context = client_context(material("ours").ca)
+        shown = None
         if "none" not in how:
             ours = material(how.get("ca", "ours"))
             wanted = replace(WANTED, names=(how.get("name", HOST),), organisation="")
-            pair = issue_leaf(Pair(cert=ours.ca, key=ours.ca_key), wanted, datetime.now(UTC))
-            _show(context, pair)
+            shown = issue_leaf(Pair(cert=ours.ca, key=ours.ca_key), wanted, datetime.now(UTC))
+        context = client_context(material("ours").ca, shown)
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.server.port, ssl=context, server_hostname=HOST
         )
@@ -340,13 +324,6 @@ class PeerStage(Steps):
     async def do_log(self, word: str) -> str:
         found = [re.findall(r'(?:level|msg)=("[^"]*"|\S+)', one) for one in self.log if word in one]
         return ", ".join(" ".join(words) for words in found)
-
-
-def _show(context: ssl.SSLContext, pair: Pair) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        both = Path(folder) / "client.pem"
-        both.write_bytes(pair.cert + pair.key)
-        context.load_cert_chain(both)
 
 
 def _describe(answer: Verdict | bytes) -> str:
