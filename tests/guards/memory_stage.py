@@ -1,47 +1,31 @@
 """The commands of stories of what a process remembers of pods that go, and what it writes on them.
 
-Pods are those of a cache: a-0, a-1 and b-0 at first.
+They are those of budgets, and what stands below a decision; each patch is shown by its kind.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
-from rollout_operator.guards.grants import (
-    Grant,
-    InFlight,
-    OwnDeletes,
-    Recorder,
-    is_recorded,
-    read_record,
-)
+from rollout_operator.guards.grants import Grant, Recorder, is_recorded, read_record
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.names import DISRUPTION_RECORD, ApiError, InvalidInput, Uid
-from rollout_operator.model.objects import Deletion, Pod, Unreadable
-from tests import stories
-from tests.builders import pod, sts_uid, unreadable
-from tests.fakes_clock import FakeClock
-from tests.web.client_stage import ERRORS
+from rollout_operator.model.objects import Deletion, Pod
+from tests.controllers.fake_client import FakeClient, Json
+from tests.web.budgets.stage import ZONES, BudgetStage, name_of
 
-NAMES: Final = ("a-0", "a-1", "b-0")
 KEY: Final = DISRUPTION_RECORD.replace("/", "~1")
 
 
-class _Patches:
-    """A client that keeps what it is given; the next call may fail."""
+class _Patches(FakeClient):
+    """Keeps the patches that it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        super().__init__(sets, pods)
         self.given: list[JsonObject | Sequence[JsonObject]] = []
-        self.error: ApiError | None = None
-
-    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
-        """Wait for nothing."""
 
     async def patch(
         self,
@@ -49,27 +33,22 @@ class _Patches:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        *rest: object,
-        **how: object,
+        *rest: Any,
+        **how: Any,
     ) -> bytes:
-        assert (resource.plural, namespace) == ("pods", "test")
         self.given.append(patch)
-        if self.error is not None:
-            raise self.error
-        return b"{}"
+        return await super().patch(resource, namespace, name, patch, *rest, **how)
 
 
-class MemoryStage(stories.Steps):
-    """An empty memory of process x."""
+class MemoryStage(BudgetStage):
+    client: _Patches
+    make_client = _Patches
 
-    def __init__(self) -> None:
-        self.cache, self.clock, self.client = PodStore(), FakeClock(), _Patches()
-        self.deletes = OwnDeletes(self.cache, self.clock)
-        self.in_flight = InFlight(self.cache, self.deletes, self.clock)
-        self.recorder = Recorder(self.client, self.clock, "x")
-        self.pods = {name: pod(name[0], int(name[2:])) for name in NAMES}
-        self.cache.replace_all(self.pods.values())
-        self.grants: dict[str, Grant] = {}
+    def _start(self, name: str) -> None:
+        super()._start(name)
+        self.deletes, self.in_flight = self.process.deletes, self.process.in_flight
+        self.recorder = Recorder(self.client, self.process.clock, name)
+        self.written: dict[str, Grant] = {}
 
     def look(self) -> list[str]:
         given, self.client.given = self.client.given, []
@@ -81,70 +60,39 @@ class MemoryStage(stories.Steps):
         """Show the last patch as it was sent."""
         return self.last
 
-    async def do_wait(self, seconds: float) -> None:
-        self.clock.jump(timedelta(seconds=seconds))
-
-    # Pods
-
-    async def do_show(self, name: str, how: str = "") -> None:
-        """Have the cache show a pod: `terminating`, `new`, `unreadable`, or as ever."""
-        one = self.pods.get(name) or pod(name[0], int(name[2:]))
-        self.pods[name] = one
-        if how == "unreadable":
-            self._put(replace(unreadable("Pod", one.name, owner=name[0]), uid=one.uid))
-        else:
-            uid = Uid("new") if how == "new" else one.uid
-            self._put(replace(one, uid=uid, is_terminating=how == "terminating"))
-
-    def _put(self, shown: Pod | Unreadable) -> None:
-        others = (one for one in self.cache.list_all() if one.name != shown.name)
-        self.cache.replace_all([shown, *others])
-
-    async def do_gone(self, name: str) -> None:
-        kept = [one for one in self.cache.list_all() if one.name != self.pods[name].name]
-        self.cache.replace_all(kept)
-
-    async def do_record(self, name: str, *words: str) -> str:
-        """Have the cache show a record of y: `age=119`, `uid=other`, `text=`; show if it counts."""
-        how = stories.read_words(words)
-        one = self.pods[name]
-        at = self.clock.now() - timedelta(seconds=float(how.get("age", 1)))
-        record = Record(uid=Uid(how.get("uid", one.uid)), by="y", at=at)
-        text = how.get("text", msgspec.json.encode(record).decode())
-        shown = replace(one, disruption=text)
-        self.pods[name] = shown
-        self._put(shown)
+    async def do_shown(self, pod: str, *words: str) -> str:
+        """Have the cache show a record, see `annotate`; show whether it counts."""
+        await self.do_annotate(pod, *words)
+        await self.do_see()
+        shown = self._cached(pod)
         try:
             read = read_record(shown)
             said = "none of its own" if read is None else f"by {read.by}"
         except InvalidInput as error:
             said = str(error)
-        return f"{said}, {'counts' if is_recorded(shown, self.clock.now()) else 'does not count'}"
+        counts = is_recorded(shown, self.process.clock.now())
+        return f"{said}, {'counts' if counts else 'does not count'}"
 
-    async def do_going(self, letters: str) -> str:
-        """Show what goes of zones."""
-        shown = [one for one in self.cache.list_all() if isinstance(one, Pod)]
-        going = self.in_flight.map_going(
-            {sts_uid(letter) for letter in letters},
-            [one for one in shown if one.name[-3] in letters],
-            self.clock.now(),
-        )
-        return _describe(going)
+    async def do_goes(self, letter: str) -> str:
+        """Show what goes of a zone."""
+        owner = _owner(letter)
+        pods = [one for one in self.process.pods.list_by_owner(owner) if isinstance(one, Pod)]
+        return _describe(self.in_flight.map_going({owner}, pods, self.process.clock.now()))
 
     # Own deletes
 
-    async def do_begin(self, name: str) -> None:
-        self.deletes.begin(self.pods[name])
+    async def do_send(self, pod: str) -> None:
+        self.deletes.begin(self._cached(pod))
 
-    async def do_accept(self, name: str) -> None:
-        self.deletes.accept(self.pods[name])
+    async def do_accept(self, pod: str) -> None:
+        self.deletes.accept(self._cached(pod))
 
-    async def do_refuse(self, name: str) -> None:
-        self.deletes.refuse(self.pods[name])
+    async def do_refuse(self, pod: str) -> None:
+        self.deletes.refuse(self._cached(pod))
 
     async def do_deletes(self, letter: str) -> str:
         """Show the deletes of a zone, and for how long the cache has lacked an accepted one."""
-        owners = {sts_uid(letter)}
+        owners = {_owner(letter)}
         found = [_describe(self.deletes.map_deletions(owners))]
         found += [
             f"may {'' if self.deletes.may_still_commit(own) else 'not '}commit"
@@ -155,19 +103,14 @@ class MemoryStage(stories.Steps):
 
     # What is written
 
-    async def do_fail(self, error: str = "") -> None:
-        """Have calls fail, until there is no error."""
-        self.client.error = ERRORS[error] if error else None
-
-    async def do_write(self, name: str, engine: str = "rollout") -> str:
+    async def do_write(self, pod: str, engine: str = "rollout") -> str:
         """Record a new grant."""
-        self.grants[name] = Grant(
-            pod=replace(self.pods[name], resource_version="7"), engine=DisruptionSource(engine),
-            budget="ingester", begun=self.clock.elapsed(),
+        self.written[pod] = grant = Grant(
+            pod=self._live(pod), engine=DisruptionSource(engine), budget="ingester",
+            begun=self.process.clock.elapsed(),
         )  # fmt: skip
-        grant = self.grants[name]
         try:
-            record = await self.recorder.write(grant, self.clock.now)
+            record = await self.recorder.write(grant, self.process.clock.now)
         except ApiError as error:
             said = f"{type(error).__name__}"
         else:
@@ -176,22 +119,23 @@ class MemoryStage(stories.Steps):
         left = "a record" if grant.record else "no record"
         return f"{said}, {left}{', forbidden' * self.recorder.is_forbidden}"
 
-    async def do_remove(self, name: str) -> str:
+    async def do_remove(self, pod: str) -> str:
         """Remove the record of a grant."""
-        return "gone" if await self.recorder.remove(self.grants[name]) else "may be there"
+        return "gone" if await self.recorder.remove(self.written[pod]) else "may be there"
 
-    async def do_clear(self, name: str) -> str:
+    async def do_clear(self, pod: str) -> str:
         """Remove whatever record a pod has."""
         try:
-            await self.recorder.clear(self.pods[name])
+            await self.recorder.clear(self._live(pod))
         except ApiError as error:
             return type(error).__name__
         return "cleared"
 
 
-def _join(uids: Sequence[Uid]) -> str:
-    return " ".join(uid.removeprefix("uid-") for uid in uids) or "none"
+def _owner(letter: str) -> Uid:
+    return Uid(f"uid-{name_of(letter)}")
 
 
 def _describe(going: Mapping[Uid, Deletion]) -> str:
-    return ", ".join(f"{_join([uid])} {how}" for uid, how in going.items()) or "none"
+    names = {uid: uid.removeprefix(f"uid-{ZONES}").removesuffix("-old") for uid in going}
+    return ", ".join(f"{names[uid]} {how}" for uid, how in going.items()) or "none"

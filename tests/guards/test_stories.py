@@ -20,15 +20,15 @@ STAGES: Final[dict[str, Callable[[], Stage]]] = {
     "intents": IntentStage,
     "ledger": LedgerStage,
     "locks": LockStage,
-    "memory": MemoryStage,
     "newcomers": NewcomerStage,
     "records": RecordStage,
 }
+LOGGED: Final = {"catalog": CatalogStage, "memory": MemoryStage}
 
 
 @pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
 @in_virtual_time
 async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     name = story.path.stem
-    stage = CatalogStage(lines) if name == "catalog" else STAGES[name]()
+    stage = LOGGED[name](lines) if name in LOGGED else STAGES[name]()
     story.check(await stage.play(story.commands), golden)
