@@ -63,8 +63,11 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatedProcess:
     """One replica of the operator: lives, dies and lives again."""
 
-    def __init__(self, world: World, name: str, config: Config) -> None:
+    def __init__(
+        self, world: World, name: str, config: Config, *, writes_events: bool = False
+    ) -> None:
         self.name = name
+        self.writes_events = writes_events
         self.clock = world.clock()
         """Of the machine that it runs on: as wrong as ever after a restart."""
         self.starts = 0
@@ -190,6 +193,7 @@ class _Life:
             clock=process.clock,
             rng=rng.random,
             identity=Identity(name=process.name, life=f"{process.starts}"),
+            writes_events=process.writes_events,
         )
         self._process = Process(config, clients, self.telemetry)
         self._fleet = Fleet(self._process)

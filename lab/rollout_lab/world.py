@@ -127,11 +127,12 @@ class Sandbox:
         args: Sequence[str] = (),
         webhooks: bool = False,
         elects: bool = False,
+        writes_events: bool = False,
     ) -> SimulatedProcess:
         """Return a process of the operator with these flags, not started yet.
 
         It acts without being elected unless it `elects`: a lease that is renewed every two seconds
-        is most of what happens in a world.
+        is most of what happens in a world. Nor does it write Events unless it is told to.
 
         Raises ConfigError for flags that make no configuration.
         """
@@ -141,7 +142,7 @@ class Sandbox:
             + (() if elects else (_NO_ELECTION,))
             + tuple(args)
         )
-        process = SimulatedProcess(self._world, name, config)
+        process = SimulatedProcess(self._world, name, config, writes_events=writes_events)
         self._processes.append(process)
         return process
 

@@ -163,6 +163,8 @@ class SimulatedApi:
         """How far the server's own clock is ahead of the world's."""
         self.forbidden: set[tuple[str, str, str]] = set()
         """User, verb and plural (with its subresource: `pods/eviction`) of what is refused."""
+        self.absent: set[str] = set()
+        """API groups that this server does not have."""
         self.has_state_streams = False
         """Whether processes may have all objects streamed; else it is as before Kubernetes 1.34."""
         self.largest_page = LARGEST_PAGE
@@ -202,6 +204,7 @@ class SimulatedApi:
         self._calls += 1
         number = self._calls
         try:
+            self._check_group(request)
             self._get_kind(request)
             stream = self._streams.open(request)
         except ApiRefusal as refusal:
@@ -250,6 +253,7 @@ class SimulatedApi:
         self._calls += 1
         number, begun = self._calls, self.elapsed()
         try:
+            self._check_group(request)
             if request.verb == "discover":
                 answer = discover(request.resource)
             else:
@@ -318,6 +322,10 @@ class SimulatedApi:
         return ApiAnswer(
             status=200, body=read_scale(obj) if request.subresource == "scale" else obj
         )
+
+    def _check_group(self, request: ApiRequest) -> None:
+        if request.resource.group in self.absent:
+            raise NoPage
 
     def _get_kind(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that a request names. Raises Refusal for an unknown path or verb."""

@@ -50,6 +50,7 @@ _REFUSALS: Final[Mapping[Failure, ApiRefusal]] = {
     Failure.GONE: ApiRefusal(
         410, "Expired", "The resourceVersion for the provided watch is too old."
     ),
+    Failure.DENIED: ApiRefusal(403, "Forbidden", 'admission webhook "x" denied the request: no'),
     Failure.TOO_MANY: ApiRefusal(
         429, "TooManyRequests", "The server has received too many requests and has asked us to wait"
     ),

@@ -74,6 +74,11 @@ class Failure(StrEnum):
     CUT = "cut"
     """The connection breaks before it."""
 
+    # Calls of the API server, where a story wants it; never by chance.
+
+    DENIED = "denied"
+    """403 of a webhook."""
+
 
 @unique
 class CrashPoint(Enum):

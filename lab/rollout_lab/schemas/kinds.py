@@ -34,6 +34,7 @@ from rollout_lab.schemas.metadata import (
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     CONFIG_MAPS,
+    EVENTS,
     HEALTH_CHECKS,
     IMAGE_POLICIES,
     IMAGE_REPOSITORIES,
@@ -269,6 +270,11 @@ CONFIG_MAP: Final = Rules(parts=frozenset({"data", "binaryData", "immutable"}))
 
 
 LEASE: Final = Rules()
+
+
+EVENT: Final = Rules(
+    parts=frozenset({"reason", "note", "type", "action", "regarding", "eventTime", "series"})
+)
 
 
 BUDGET: Final = Rules(
@@ -669,6 +675,7 @@ _ALL: Final = (
     _kind(SECRETS, SECRET),
     _kind(CONFIG_MAPS, CONFIG_MAP),
     _kind(LEASES, LEASE),
+    _kind(EVENTS, EVENT),
     _kind(BUDGETS, BUDGET, "status", blind=False),
     _kind(NAMESPACES, NAMESPACE, "status"),
     _kind(NODES, NODE, "status"),
