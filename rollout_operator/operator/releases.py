@@ -595,7 +595,7 @@ class _Schedules(_Named[ScheduleController]):
             self._queue.add(name)
 
 
-def _build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
+def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
     make_informer = partial(context.make_informer, client)
 
     def follow_here(*resources: Resource) -> FollowedKind:
@@ -618,7 +618,7 @@ class Releases(Feature):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._caches = _build_caches(context, context.open("following releases", Priority.LIST))
+        self._caches = build_caches(context, context.open("following releases", Priority.LIST))
         caches = self._caches
         show_releases(
             context.metrics.registry,

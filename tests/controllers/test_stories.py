@@ -15,7 +15,7 @@ from tests.controllers.policies.stage import PolicyStage
 from tests.controllers.read_stage import ReadStage
 from tests.controllers.releases.look_up_stage import LookUpStage
 from tests.controllers.releases.sandbox_stage import SandboxStage
-from tests.controllers.releases.stage import ControllerStage
+from tests.controllers.releases.stage import PassStage
 from tests.controllers.rollout.stage import RolloutStage
 from tests.controllers.scaling.caller_stage import CallerStage
 from tests.controllers.scaling.stage import ScalingStage
@@ -30,7 +30,7 @@ STAGES: Final[Mapping[str, Callable[[list[str]], Stage]]] = {
     "reads": lambda lines: ReadStage(),
     "work": WorkStage,
     "rollout": RolloutStage,
-    "releases": lambda lines: ControllerStage(),
+    "releases": lambda lines: PassStage(),
     "sources": LookUpStage,
     "policies": PolicyStage,
     "sandbox": lambda lines: SandboxStage(),

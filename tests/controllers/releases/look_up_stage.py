@@ -11,23 +11,32 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.kube.api import IMAGE_POLICIES, IMAGE_REPOSITORIES
+from rollout_operator.operator.releases import build_caches
 from rollout_operator.releases import registry
+from rollout_operator.releases.controller import FluxObjects, ReleaseObserver
 from rollout_operator.releases.model.plan import ImageRepository
 from rollout_operator.releases.model.releases import (
+    OURS,
     ImageReference,
     ReleaseMetadata,
     parse_repository,
 )
+from rollout_operator.releases.planning.releases import plan_release
 from rollout_operator.releases.registry import RegistryAccess, RegistryBusy, RegistryError
-from rollout_operator.releases.sources import MOST_TAGS, LookUpKey, ReleaseLookUps
+from rollout_operator.releases.schedules import FollowedSchedules, ScheduleReader
+from rollout_operator.releases.sources import MOST_TAGS, LookUpKey, ReleaseLookUps, WideChecks
 from tests import stories
-from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
-from tests.planning.releases.builders import head
+from tests.controllers.fed_context import FedContext
+from tests.planning.releases.builders import head, rollout
+from tests.simulated import open_api, open_client, put
 from tests.virtual_time import VirtualClock
 
 FOUND: Final = ReleaseMetadata(digest="sha256:0", version="v1")
 IMAGE: Final = parse_repository("registry.example/app")
 MINUTE: Final = timedelta(minutes=1)
+PROD: Final = "-kubernetes.namespace=prod"
 
 
 class LookUpStage(stories.Steps):
@@ -39,14 +48,15 @@ class LookUpStage(stories.Steps):
         self.takes = 1.0
         self.secret = ""
         self.news: list[str] = []
-        self.look_ups = ReleaseLookUps(self, FakeReleaseApi(), VirtualClock(), self._wake)
+        self.api = open_api("prod", "others")
+        self.client = open_client(self.api)
+        self.look_ups = ReleaseLookUps(self, self.client, VirtualClock(), self._wake)
+        self.tasks = TaskStack()
 
     async def play(self, commands: Sequence[str]) -> list[str]:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.look_ups.controller.run())
-            found = await super().play(commands)
-            self.look_ups.controller.close()
-        return found
+        async with self.tasks:
+            self.tasks.start("look-ups", self.look_ups.controller.run())
+            return await super().play(commands)
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         self.news.append(f"read {image}")
@@ -92,7 +102,7 @@ class LookUpStage(stories.Steps):
             assert answer in (None, FOUND)
             found.append(("none" if answer is None else "found") if is_known else "unknown")
         seconds = (VirtualClock().elapsed() - began).total_seconds()
-        return f"{' '.join(dict.fromkeys(found))} after {seconds:g} s"
+        return f"{' '.join(dict.fromkeys(found))} after {seconds:.0f} s"
 
     async def do_many(self) -> None:
         """As many tags as are remembered, and one more."""
@@ -109,9 +119,52 @@ class LookUpStage(stories.Steps):
             await self.do_wait(61)
         self.news.clear()
 
-    async def do_missing(self, passes: str) -> None:
-        """Passes of a Rollout whose ImageRepository is missing."""
-        bench = ReleaseBench()
-        bench.restart(look_ups=self.look_ups)
-        for _ in range(int(passes)):
-            await bench.step()
+    async def do_images(self, namespace: str, image: str) -> None:
+        """An ImageRepository."""
+        put(self.api, IMAGE_REPOSITORIES[0], "app", namespace, spec={"image": image})
+
+    async def do_pin(self, namespace: str, selected: str, *words: str) -> str:
+        """Pin 9.9.9 of an ImageRepository, while Flux has selected of this image.
+
+        Passes are made at once, `x10` of them; another flag `keeps` or `verifies`.
+        """
+        put(
+            self.api,
+            IMAGE_POLICIES[0],
+            "app",
+            "prod",
+            spec={"imageRepositoryRef": {"name": "app", "namespace": namespace}},
+            status={"latestRef": {"name": selected, "tag": "1.0.0"}},
+        )
+        observer = await self._observe("keeps" in words, "verifies" in words)
+        pinned = rollout(wanted_version="9.9.9")
+        [count] = [int(word[1:]) for word in words if word[0] == "x"] or [2]
+        for _ in range(count):
+            snapshot = await observer.observe(pinned)
+            plan = plan_release(snapshot)
+        condition = plan.status.find_condition("WantedVersionFound")
+        found = "no condition" if condition is None else f"{condition.status} {condition.reason}"
+        return f"{found}, {'deploys' if plan.tag else 'holds'}"
+
+    async def _observe(self, keeps: bool, verifies: bool) -> ReleaseObserver:
+        """Return what observes by caches that know all that is there."""
+        clock = VirtualClock()
+        caches = build_caches(FedContext(self.client, clock, None, PROD), self.client)
+        for kind in caches.list_kinds():
+            self.tasks.start(kind.kind, kind.run(clock))
+        await asyncio.sleep(5)
+        return ReleaseObserver(
+            namespace="prod",
+            caches=caches,
+            flux=FluxObjects(self.client, "prod", caches.oci_repositories, caches.kustomizations),
+            look_ups=self.look_ups,
+            reader=self.client,
+            wide=WideChecks(caches.checks, caches.checks),
+            schedules=FollowedSchedules(
+                own=caches.schedules, wide=None, reader=ScheduleReader(OURS)
+            ),
+            now=self.api.now,
+            compat=OURS,
+            verifies_wanted=verifies,
+            keeps_to_namespace=keeps,
+        )

@@ -7,15 +7,23 @@ are of the namespace `prod` unless another one stands before. The time is a Frid
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 import yaml
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome, NoFaults, Occasion
+from rollout_lab.network.faults import (
+    AS_USUAL,
+    CrashPoint,
+    Failure,
+    FaultOutcome,
+    NoFaults,
+    Occasion,
+    OccasionKind,
+)
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.zones import ZoneSpec, statefulset
 
@@ -49,20 +57,51 @@ _TIMES: Final = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)")
 
 
 class Limits(NoFaults):
-    """Our own limits hold the first calls of a kind."""
+    """The next calls of a kind go as scripted, caches of some kinds lag, and processes may die."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[str, str], int] = {}
+        self.lags: dict[str, timedelta] = {}
+        self.failed: Counter[str] = Counter()
+        self.death: tuple[int, CrashPoint] | None = None
+        """At the call of this number for releases, and where in it."""
+        self.calls = 0
+        self._scripts: defaultdict[str, deque[FaultOutcome]] = defaultdict(deque)
+
+    def script(self, call: str, outcomes: Iterable[FaultOutcome]) -> None:
+        """Decide what becomes of the next calls of a verb and a plural, as in `patch rollouts`."""
+        self._scripts[call].extend(outcomes)
 
     def decide(self, occasion: Occasion) -> FaultOutcome:
-        most = self.held.get((occasion.verb, occasion.plural), 0)
-        return FaultOutcome(fails=Failure.THROTTLED) if 0 < occasion.round <= most else AS_USUAL
+        lag = self.lags.get(occasion.plural, timedelta(0))
+        match occasion.kind:
+            case OccasionKind.EVENT:
+                return FaultOutcome(before=lag)
+            case OccasionKind.LIST:
+                return FaultOutcome(age=lag)
+            case OccasionKind.CALL:
+                return self._decide_call(occasion)
+        return AS_USUAL
+
+    def _decide_call(self, occasion: Occasion) -> FaultOutcome:
+        place = "/".join(filter(None, (occasion.plural, occasion.subresource)))
+        call = f"{occasion.verb} {place}"
+        if script := self._scripts.get(call):
+            outcome = script.popleft()
+            if outcome.fails is not None:
+                self.failed[f"{call} {outcome.fails}"] += 1
+            return outcome
+        if self.death is not None and occasion.verb in ("get", "patch"):
+            self.calls += 1
+            if self.calls == self.death[0]:
+                return FaultOutcome(crash=self.death[1])
+        return AS_USUAL
 
 
 class SandboxStage(stories.Steps):
     """A cluster with the namespace `prod`, and a process that makes releases happen."""
 
     process: SimulatedProcess
+    shows_events = False
 
     def __init__(self) -> None:
         self.limits = Limits()
@@ -96,7 +135,9 @@ class SandboxStage(stories.Steps):
 
     async def do_run(self, *flags: str) -> None:
         """Start a process, another one after the first has crashed."""
-        self.process = self.world.sandbox.process(OURS, args=(*ON, *flags))
+        self.process = self.world.sandbox.process(
+            OURS, args=(*ON, *flags), writes_events=self.shows_events
+        )
         self.process.start()
         await self.process.wait_ready()
 
@@ -124,8 +165,9 @@ class SandboxStage(stories.Steps):
     async def do_permit(self) -> None:
         self.api.forbidden.clear()
 
-    async def do_hold(self, verb: str, plural: str, count: str) -> None:
-        self.limits.held[verb, plural] = int(count)
+    async def do_hold(self, call: str, count: str) -> None:
+        """Have our own limits let the next such calls wait in vain: `hold "create gates" 5`."""
+        self.limits.script(call, [FaultOutcome(fails=Failure.THROTTLED)] * int(count))
 
     async def _create(self, kind: str, name: str, spec: Any, **metadata: Any) -> None:
         namespace, _, own = name.rpartition("/")

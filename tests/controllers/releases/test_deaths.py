@@ -1,103 +1,89 @@
 """A process that dies at any call: the next one ends the same, and nothing is done twice."""
 
-import itertools
-from datetime import timedelta
-from typing import Any
+from itertools import count, groupby
+from typing import Any, Final
 
 import pytest
+from rollout_lab.model.history import Called, Commit
+from rollout_lab.network.faults import CrashPoint
 
-from rollout_operator.kube import api as kinds
-from tests.controllers.releases.bench import Died, ReleaseBench
-from tests.virtual_time import VirtualClock, in_virtual_time
+from rollout_operator.kube.api import OCI_REPOSITORIES, ROLLOUTS
+from tests.controllers.releases.stage import PassStage
+from tests.virtual_time import in_virtual_time
 
-REQUESTED = {
-    "rollout.kuberik.com/force-deploy": "1.1.0",
-    "rollout.kuberik.com/deploy-message": "why not",
-    "rollout.kuberik.com/deploy-user": "amy",
-}
-MOST_CALLS = 40
-MOST_CALLS_OF_A_STEP = 8
-LATER = timedelta(seconds=2)
-AFTER_BACK_OFF = timedelta(seconds=10)
-
-
-async def play(bench: ReleaseBench, *, lags: bool = False) -> int:
-    """Deploy, deploy by name past a closed gate, put drift right; return how often it died.
-
-    With `lags` each process after a death begins by what was known before the last one acted.
-    """
-    deaths = await settle(bench, lags=lags)
-    bench.api.add(kinds.ROLLOUT_GATES, "closed", {"rolloutRef": {"name": "app"}, "passing": False})
-    bench.announce("1.1.0")
-    deaths += await settle(bench, lags=lags)
-    assert bench.history() == "1.0.0", "the gate is closed"
-    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = dict(REQUESTED)
-    bench.announce("1.2.0")
-    deaths += await settle(bench, lags=lags)
-    source = bench.api.objects["ocirepositories", "app"]
-    source["spec"]["ref"]["tag"] = "0.9.0"
-    deaths += await settle(bench, lags=lags)
-    return deaths
+# A deployment, one by name past a closed gate, and drift that is put right; after each, the next
+# process where one has died.
+SETTLE: Final = "20s; restart; 20s; restart; 20s"
+STORY: Final = (
+    f"given; run; {SETTLE}",
+    f"gate closed app closed; announce 1.1.0; {SETTLE}",
+    f"annotate force-deploy=1.1.0 deploy-message=why deploy-user=amy; announce 1.2.0; {SETTLE}",
+    f"tag app 0.9.0; {SETTLE}",
+)
+MOST_CALLS: Final = 60
 
 
-async def settle(bench: ReleaseBench, *, lags: bool) -> int:
-    """Let a process rest, or the ones after it."""
-    deaths = 0
-    while True:
-        try:
-            calls = await bench.rest()
-            assert len(calls) <= MOST_CALLS_OF_A_STEP
-        except Died:
-            deaths += 1
-            bench.restart()
-            if lags:
-                await VirtualClock().sleep(LATER)
-                # A conflict, or what is read back, ends what it decides by an old state.
-                await bench.step()
-                await VirtualClock().sleep(AFTER_BACK_OFF)
-        else:
-            return deaths
-
-
-def outcome(bench: ReleaseBench) -> dict[str, Any]:
+async def play(death: tuple[int, CrashPoint] | None, lag: str) -> tuple[PassStage, dict[str, Any]]:
     """Return what must not depend on deaths."""
-    status = bench.status
+    stage = PassStage()
+    stage.limits.death = death
+    await stage.play([f"lag {lag} rollouts ocirepositories", *STORY])
+    rollout = stage.get(ROLLOUTS, "app")
     fields = ("id", "message", "triggeredBy", "bakeStatus")
-    return {
+    return stage, {
         "history": [
-            (one["version"]["tag"], *(one[field] for field in fields)) for one in status["history"]
+            (one["version"]["tag"], *(one[field] for field in fields))
+            for one in rollout["status"]["history"]
         ],
-        "tag": bench.tag,
-        "ready": bench.condition().partition(":")[0],
-        "annotations": bench.api.objects["rollouts", "app"]["metadata"].get("annotations", {}),
-        "consumed": status.get("consumedIntents", []),
+        "tag": stage.get(OCI_REPOSITORIES[0], "app")["spec"]["ref"]["tag"],
+        "shown": {key: text for key, text in stage.shown.items() if key != "history"},
+        "consumed": rollout["status"].get("consumedIntents", []),
     }
 
 
-@pytest.mark.parametrize("lags", [False, True], ids=["fresh", "stale"])
-@pytest.mark.parametrize("die", ["dies_before", "dies_after"], ids=["unsent", "unanswered"])
+def list_applied(stage: PassStage) -> list[str]:
+    """Return the tags that were written, each as often as another one came between."""
+    calls = stage.world.sandbox.history.list_all(Called)
+    bodies: list[Any] = [
+        one.request.body
+        for one in calls
+        if one.request.content_type.startswith("application/apply-patch")
+        and not one.request.query.get("dryRun")
+    ]
+    return [tag for tag, _ in groupby(body["spec"]["ref"]["tag"] for body in bodies)]
+
+
+def list_deployed(stage: PassStage) -> set[tuple[int, str, str]]:
+    """Return number, tag and time of each entry that the history ever had."""
+    commits = stage.world.sandbox.history.list_all(Commit)
+    rollouts: list[Any] = [one.after for one in commits if one.resource == ROLLOUTS]
+    return {
+        (one["id"], one["version"]["tag"], one["timestamp"])
+        for body in rollouts
+        for one in body.get("status", {}).get("history", ())
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lag", ["0", "5"], ids=["fresh", "stale"])
+@pytest.mark.parametrize("point", [CrashPoint.BEFORE_SEND, CrashPoint.AFTER_COMMIT])
 @in_virtual_time
-async def test_each_death_ends_the_same(die: str, lags: bool) -> None:
+async def test_each_death_ends_the_same(point: CrashPoint, lag: str) -> None:
     """RELB-10, RELB-15, REL-01: at each call of a story, before it is sent or after its effect."""
-    whole = ReleaseBench()
-    await play(whole)
-    expected = outcome(whole)
+    _, expected = await play(None, lag)
     assert [one[:3] for one in expected["history"]] == [
-        ("1.1.0", 2, "why not"),
+        ("1.1.0", 2, "why"),
         ("1.0.0", 1, "Automatic deployment"),
     ]
-    assert (expected["tag"], expected["annotations"]) == ("1.1.0", {})
+    assert expected["tag"] == "1.1.0"
+    assert expected["shown"]["annotated"] == "none"
 
-    number = 0
-    while True:
-        bench = ReleaseBench()
-        setattr(bench.api, die, number)
-        if not await play(bench, lags=lags):
+    for number in count(1):
+        stage, found = await play((number, point), lag)
+        if stage.limits.calls < number:
             break
-        assert outcome(bench) == expected, number
-        tags = [tag for tag, _ in itertools.groupby(bench.api.applied)]
-        assert tags == ["1.0.0", "1.1.0"], number
-        assert len(bench.api.deployed) == 2, f"{number}: each release is recorded once"
-        number += 1
+        assert found == expected, number
+        assert list_applied(stage) == ["1.0.0", "1.1.0"], number
+        assert len(list_deployed(stage)) == 2, f"{number}: each release is recorded once"
         assert number < MOST_CALLS
     assert number >= 8, "each call of the story"

@@ -1,21 +1,22 @@
 """What is known between writes and watches: kept gates, schedules that were read, wide checks."""
 
 import asyncio
-import json
 from datetime import timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.model.request import ApiRequest
 
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.informer import Informer
 from rollout_operator.model.budget import EventKind, EventRecord, Regarding
 from rollout_operator.model.names import Denied, Uid, Unreachable
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
-from rollout_operator.releases.model.decode import decode_gate, watch_as
+from rollout_operator.operator.releases import build_caches
 from rollout_operator.releases.model.plan import ReleaseEvent
 from rollout_operator.releases.model.releases import (
     OURS,
@@ -35,51 +36,63 @@ from rollout_operator.releases.schedules import (
 )
 from rollout_operator.releases.sources import build_wide_checks
 from rollout_operator.telemetry.metrics import Metrics
-from tests.controllers.releases.bench import FakeKind, FakeReleaseApi, ReleaseBench
+from tests.controllers.fed_context import FedContext
+from tests.controllers.releases.sandbox_stage import Limits
 from tests.kube.cache.stage import Script
 from tests.planning.releases.builders import START, gate
 from tests.planning.releases.schedules.schedule_builders import schedule
+from tests.simulated import open_api, open_client, put
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 WANTED: Final = WantedGate(
     namespace="prod", name="nights-app", rollout="app", is_passing=False, origin=GateOrigin()
 )
 SECOND: Final = timedelta(seconds=1)
+MINUTE: Final = timedelta(minutes=1)
 
 
 @in_virtual_time
 async def test_gates_as_a_schedule_knows_them_while_the_cache_lags() -> None:
     """REL-99, RELB-31 (l)."""
-    api = FakeReleaseApi()
-    cached = FakeKind([kinds.ROLLOUT_GATES], api)
-    gates = KeptGates(api, cached, VirtualClock())
+    limits, clock = Limits(), VirtualClock()
+    api = open_api("prod")
+    client = open_client(api, limits)
+    cached = build_caches(
+        FedContext(client, clock, None, "-kubernetes.namespace=prod"), client
+    ).gates
+    gates = KeptGates(client, cached, clock)
+    async with TaskStack() as tasks:
+        tasks.start("gates", cached.run(clock))
+        await clock.sleep(SECOND)
+        limits.lags["rolloutgates"] = timedelta(minutes=2)
 
-    def show() -> None:
-        found = [watch_as(decode_gate)(json.dumps(body).encode()) for body in api.objects.values()]
-        for old, new in cached.store.replace_all(found):
-            cached._notify(old, new)
+        # It counts from its creation on, though no cache shows it, and for half a minute at most.
+        await gates.carry_out(CreateGate(wanted=WANTED))
+        (own,) = gates.list_all()
+        assert own.head.name == "nights-app"
+        await clock.sleep(OWN_WRITES_LAST * 1.1)
+        assert [*gates.list_all()] == []
 
-    # It counts from its creation on, though no cache shows it, and for half a minute at most.
-    await gates.carry_out(CreateGate(wanted=WANTED))
-    (own,) = gates.list_all()
-    assert own.head.name == "nights-app"
-    await VirtualClock().sleep(OWN_WRITES_LAST * 1.1)
-    assert [*gates.list_all()] == []
+        # What this process deleted is gone at once, though the cache shows it.
+        await clock.sleep(timedelta(minutes=2))
+        (own,) = gates.list_all()
+        await gates.carry_out(DeleteGate(head=own.head))
+        assert [*gates.list_all()] == []
+        assert api.get(kinds.ROLLOUT_GATES, "prod", "nights-app") is None
 
-    # What this process deleted, in this very version, is gone at once, though the cache shows it.
-    show()
-    (own,) = gates.list_all()
-    await gates.carry_out(DeleteGate(head=own.head))
-    assert [*gates.list_all()] == []
-    assert api.deleted == ["nights-app"]
-
-    # And what another client deleted once the cache shows that, not half a minute later.
-    show()
-    await gates.carry_out(CreateGate(wanted=WANTED))
-    show()
-    api.objects.clear()
-    show()
-    assert [*gates.list_all()] == []
+        # And what another client deleted once the cache shows that, not half a minute later.
+        await clock.sleep(timedelta(minutes=3))
+        limits.lags.clear()
+        await gates.carry_out(CreateGate(wanted=WANTED))
+        await clock.sleep(SECOND)
+        assert len(gates.list_all()) == 1
+        api.call_now(
+            ApiRequest(
+                verb="delete", resource=kinds.ROLLOUT_GATES, namespace="prod", name="nights-app"
+            )
+        )
+        await clock.sleep(SECOND)
+        assert [*gates.list_all()] == []
 
 
 def test_each_version_of_a_schedule_is_read_once_a_minute() -> None:
@@ -151,8 +164,16 @@ async def test_checks_of_other_namespaces_are_followed_from_the_first_question_o
 @in_virtual_time
 async def test_labels_of_a_namespace_that_change_are_news_for_all() -> None:
     """REL-54: which namespaces are selected depends on them."""
-    bench = ReleaseBench()
-    news: list[str] = []
-    bench.wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
-    bench.namespaces._notify(None, None)
+    clock, news = VirtualClock(), list[str]()
+    api = open_api("prod")
+    wide = build_wide_checks(
+        open_client(api), lambda of: Informer(open_client(api), of, Metrics(), clock, lambda: 0.5)
+    )
+    wide.find_lack()
+    async with TaskStack() as tasks:
+        tasks.start("wide checks", wide.run(clock))
+        await clock.sleep(MINUTE)
+        wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+        put(api, kinds.NAMESPACES, "others")
+        await clock.sleep(SECOND)
     assert news == ["all"]

@@ -11,13 +11,15 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives import serialization
 from msgspec.structs import replace
+from rollout_lab.model.history import Called
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.kube.api import SECRETS, Page, Resource, Served
+from rollout_operator.kube.api import JsonObject, Page, Resource, Served
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model import names
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound
 from rollout_operator.model.objects import LabelSelector, SelectorTerm, WatchedObject
+from rollout_operator.operator.releases import build_caches
 from rollout_operator.releases.controller import gather_flux, index_flux
 from rollout_operator.releases.health_checks import CheckReader, CheckRequest
 from rollout_operator.releases.model.plan import (
@@ -43,9 +45,10 @@ from rollout_operator.releases.sources import (
     read_access,
     tag_labels,
 )
-from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
+from tests.controllers.fed_context import FedContext
 from tests.goldens import Golden
 from tests.planning.releases.builders import ALL_CHECKS, at, check, gate, head, rollout
+from tests.simulated import ACTOR, open_api, open_client
 from tests.stories import Story, read_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.world.pki import Pki, make_pki
@@ -166,18 +169,33 @@ async def test_how_a_registry_is_called(story: Story, tmp_path: Path, golden: Go
     if "insecure" in spec:
         spec["is_insecure"] = spec.pop("insecure") == ""
     pki = make_pki(tmp_path)
-    api = FakeReleaseApi()
+    api = open_api("prod")
     if has_secret:
         values = {key: _fill(pki, text) for key, text in read_words(data).items()}
-        api.add(SECRETS, "s", {})["data"] = values
+        api.put(_make_secret(values), actor="person")
+    client = open_client(api)
     try:
-        access = await read_access(api, ImageRepository(head=head("app"), image=IMAGE, **spec))
+        access = await read_access(client, ImageRepository(head=head("app"), image=IMAGE, **spec))
     except InvalidInput as error:
         found, secret = [f"{error}"], f"{error} {error.__cause__}"
     else:
         found, secret = [*_show_access(access), *await _show_tls(pki, access)], ""
     assert HIDDEN not in secret
-    story.check("; ".join([*found, *api.calls]), golden)
+    reads = [
+        f"{one.request.verb} secrets/{one.request.name}"
+        for one in api.history.list_all(Called)
+        if one.actor == ACTOR
+    ]
+    story.check("; ".join([*found, *reads]), golden)
+
+
+def _make_secret(data: dict[str, str]) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "prod"},
+        "data": data,
+    }
 
 
 def _fill(pki: Pki, text: str) -> str:
@@ -258,7 +276,8 @@ def kustomization(source: str, **rollouts: str) -> FluxObject:
 
 def known() -> ReleaseCaches:
     """Return the namespace of the table."""
-    caches = ReleaseBench().caches
+    client = open_client(open_api())
+    caches = build_caches(FedContext(client, VirtualClock()), client)
     refused = RefusedRelease(head=head("r"), problem="no")
     rollouts: list[ReleaseRollout | RefusedRelease] = [
         refused,
@@ -279,7 +298,8 @@ def watched(one: ReleaseRollout | RefusedRelease | ImagePolicy | FluxObject) -> 
 
 
 @pytest.mark.parametrize("story", read_stories(TABLES / "concerned.txt"))
-def test_whom_a_change_concerns(story: Story, golden: Golden) -> None:
+@in_virtual_time
+async def test_whom_a_change_concerns(story: Story, golden: Golden) -> None:
     what, *words = story.commands[0].split()
     story.check(_find(what, words), golden)
 
