@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from rollout_lab.model.fields import is_terminating, name_of
 from rollout_lab.model.history import Called, Commit
+from rollout_lab.model.request import STRATEGIC_PATCH
 from rollout_lab.network.faults import (
     AS_USUAL,
     Failure,
@@ -26,16 +27,26 @@ from rollout_lab.network.faults import (
 from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.controllers.policies import WRITE_PAUSE
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, STATEFULSETS, ZONE_BUDGETS
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+)
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.names import PAUSED, TOPOLOGY_KEYS
 from rollout_operator.planning.policy_status import is_urgent
-from tests.controllers.policies.world import ON, PolicyWorld
+from tests.controllers.releases.world import ReleaseSandbox
+from tests.judge.objects import read_pod
 from tests.model.cases import lengthen
 from tests.stories import Steps
 
+ON: Final = "-multi-az-rollouts.enabled"
 SERIES: Final = "rollout_operator_multiaz_"
 OWN: Final = 'namespace="default",name="db"'
 _SINGLE: Final = re.compile(r" (?:pod=|revision=|reason=rolled_out).*")
@@ -94,7 +105,7 @@ class PolicyStage(Steps):
         first, *rest = commands
         completes = first == "kubernetes 1.37"
         self.sandbox = Sandbox(choose=choose, faults=self.trouble, completes_on_delete=completes)
-        self.world = PolicyWorld(self.sandbox)
+        self.world = ReleaseSandbox(self.sandbox)
         async with self.sandbox:
             return ["", *await super().play(rest)] if completes else await super().play(commands)
 
@@ -142,9 +153,16 @@ class PolicyStage(Steps):
         for letter in letters:
             labels = {"app": "db", **({} if node else {TOPOLOGY_KEYS[0]: f"{ZONE}{letter}"})}
             more = {"node": f"node-{letter}"} if node else {}
-            fields = {"replicas": 2, "image": "v1", "labels": labels | given.get("and", {})}
+            fields: dict[str, Any] = {
+                "group": None,
+                "replicas": 2,
+                "image": "v1",
+                "labels": labels | given.get("and", {}),
+            }
             own = {key: value for key, value in given.items() if key != "and"}
-            await self.world.create_zones(letter, **{**fields, **more, **own})
+            zone = ZoneSpec(name=f"db-{letter}", **{**fields, **more, **own})
+            await self.world.send(STATEFULSETS, body=statefulset(zone, self.sandbox.namespace))
+            await self.world.sleep(60)
 
     async def do_node(self, letter: str, zone: str) -> None:
         """Create a node, put it into another zone, or delete it."""
@@ -155,11 +173,15 @@ class PolicyStage(Steps):
             labels = {TOPOLOGY_KEYS[0]: zone.removeprefix("to=")}
             await self.world.patch(NODES, name, {"metadata": {"labels": labels}})
         else:
-            await self.world.create_node(name, zone)
+            await self.world.create(NODES, name, {}, labels={TOPOLOGY_KEYS[0]: zone})
 
     async def do_policy(self, name: str = "db", *words: str) -> None:
         name, words = (name, words) if "=" not in name else ("db", (name, *words))
-        await self.world.create_policy(name, **_read_spec(words))
+        await self._create_policy(name, words)
+
+    async def _create_policy(self, name: str, words: Sequence[str] = ()) -> None:
+        selected = {"statefulSetSelector": {"matchLabels": {"app": "db"}}}
+        await self.world.create(MULTI_AZ_ROLLOUTS, name, {**selected, **_read_spec(words)})
 
     async def do_edit(self, name: str, *words: str) -> None:
         name, words = (name, words) if "=" not in name else ("db", (name, *words))
@@ -177,11 +199,19 @@ class PolicyStage(Steps):
         by_hand = {"lastBatch": BATCH | _read(words[1:])} if is_batch else _load(" ".join(words))
         for _ in range(2):
             await self.world.sleep(60)
-            await self.world.edit_status(by_hand)
+            await self._edit_status(by_hand)
             await self.world.sleep(110)
         status = (await self.world.get(MULTI_AZ_ROLLOUTS, "db"))["status"]
         await self.world.sleep(1000)
         return f"{status['phase']} {status['readyPods']}/{status['totalPods']}"
+
+    async def _edit_status(self, status: Any) -> None:
+        """Write the whole status of a policy, whatever that may be."""
+        held = await self.world.get(MULTI_AZ_ROLLOUTS, "db")
+        body = {**held, "status": status}
+        if status is None:
+            del body["status"]
+        await self.world.send(MULTI_AZ_ROLLOUTS, "db/status", verb="update", body=body)
 
     async def do_budget(self, *words: str) -> None:
         labels = _read(words)
@@ -189,21 +219,26 @@ class PolicyStage(Steps):
         await self.world.create(ZONE_BUDGETS, "storage", spec)
 
     async def do_roll(self, letters: str, image: str = "v2") -> None:
-        await self.world.roll_out(image, letters)
+        pod = {"spec": {"containers": [{"name": "app", "image": image}]}}
+        for letter in letters:
+            await self._patch_set(letter, {"spec": {"template": pod}})
+
+    async def _patch_set(self, letter: str, patch: JsonObject) -> None:
+        await self.world.patch(STATEFULSETS, f"db-{letter}", patch, content=STRATEGIC_PATCH)
 
     async def do_scale(self, letter: str, replicas: str) -> None:
-        await self.world.patch_set(f"db-{letter}", {"spec": {"replicas": int(replicas)}})
+        await self._patch_set(letter, {"spec": {"replicas": int(replicas)}})
 
     async def do_label(self, letter: str, *words: str) -> None:
-        await self.world.patch_set(f"db-{letter}", {"metadata": {"labels": _read(words)}})
+        await self._patch_set(letter, {"metadata": {"labels": _read(words)}})
 
     async def do_pause(self, letter: str) -> None:
-        await self.world.patch_set(f"db-{letter}", {"metadata": {"annotations": {PAUSED: "true"}}})
+        await self._patch_set(letter, {"metadata": {"annotations": {PAUSED: "true"}}})
 
     async def do_strategy(self, letter: str, kind: str) -> str:
         if kind != "?":
             strategy = {"type": kind, "rollingUpdate": None}
-            await self.world.patch_set(f"db-{letter}", {"spec": {"updateStrategy": strategy}})
+            await self._patch_set(letter, {"spec": {"updateStrategy": strategy}})
         sts = await self.world.get(STATEFULSETS, f"db-{letter}")
         revisions = [sts["status"].get(f"{word}Revision") for word in ("current", "update")]
         is_done = "rolled out" if len({*revisions}) == 1 else "rolling"
@@ -222,7 +257,8 @@ class PolicyStage(Steps):
             await self.world.delete(PODS, f"db-{pod}")
 
     async def do_ready(self, *pods: str) -> str:
-        return " ".join(pod for pod in pods if self.world.is_ready(f"db-{pod}")) or "none"
+        held = {name_of(one): read_pod(one) for one in self.world.list_all(PODS)}
+        return " ".join(pod for pod in pods if held[f"db-{pod}"].is_ready) or "none"
 
     # What happens to processes and the control plane
 
@@ -341,7 +377,7 @@ class PolicyStage(Steps):
 
     async def do_many(self, count: str) -> None:
         for number in range(int(count)):
-            await self.world.create_policy(f"db-{number}")
+            await self._create_policy(f"db-{number}")
             await self.world.sleep(0.1)
 
     async def do_metrics(self) -> str:

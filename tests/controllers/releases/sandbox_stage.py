@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 from rollout_lab.model.history import Called
-from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.model.request import STRATEGIC_PATCH
 from rollout_lab.network.faults import (
     AS_USUAL,
     CrashPoint,
@@ -311,7 +311,7 @@ class SandboxStage(stories.Steps):
         """Create zones of a group and wait for their pods; return updated and ready ones."""
         for letter in letters:
             zone = ZoneSpec(name=f"db-{letter}", group="db", replicas=2, labels={"app": "db"})
-            await self._send("create", statefulset(zone, "prod"))
+            await self.world.send(kinds.STATEFULSETS, body=statefulset(zone, "prod"))
         await self.world.sleep(60 * bool(letters))
         found = [one["status"] for one in self.world.list_all(kinds.STATEFULSETS)]
         counts = [f"{one.get('updatedReplicas', 0)}/{one['readyReplicas']}" for one in found]
@@ -321,21 +321,13 @@ class SandboxStage(stories.Steps):
         """Give zones another revision."""
         pod: JsonObject = {"spec": {"containers": [{"name": "app", "image": image}]}}
         for letter in letters:
-            await self._send("patch", {"spec": {"template": pod}}, f"db-{letter}")
+            patch: JsonObject = {"spec": {"template": pod}}
+            await self.world.patch(
+                kinds.STATEFULSETS, f"db-{letter}", patch, content=STRATEGIC_PATCH
+            )
 
     async def do_multi(self, name: str) -> None:
         await self._create("multi", name, DB)
-
-    async def _send(self, verb: Any, body: Any, name: str = "") -> None:
-        request = ApiRequest(
-            verb=verb,
-            resource=kinds.STATEFULSETS,
-            namespace="prod",
-            name=name,
-            content_type=STRATEGIC_PATCH if name else "application/json",
-            body=body,
-        )
-        await self.world.sandbox.call(request)
 
     async def do_gate(self, name: str, rollout: str, word: str) -> None:
         spec = {"rolloutRef": {"name": rollout}, "passing": word == "open"}

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest, Verb
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
 
@@ -52,7 +52,7 @@ class ReleaseSandbox:
             "metadata": {**head, **metadata},
             "spec": dict(spec),
         }
-        await self._call("create", resource, body=body, namespace=str(namespace))
+        await self.send(resource, body=body, namespace=str(namespace))
 
     async def patch(
         self,
@@ -64,24 +64,17 @@ class ReleaseSandbox:
         content: str = MERGE_PATCH,
     ) -> None:
         """Change an object as a person does."""
-        await self.sandbox.call(
-            ApiRequest(
-                verb="patch",
-                resource=resource,
-                namespace=namespace or self._get_namespace(resource),
-                name=name,
-                subresource=part,
-                content_type=content,
-                body=patch,
-            )
+        target = f"{name}/{part}"
+        await self.send(
+            resource, target, verb="patch", body=patch, namespace=namespace, content=content
         )
 
     async def delete(self, resource: Resource, name: str, namespace: str = "") -> None:
-        await self._call("delete", resource, name=name, namespace=namespace)
+        await self.send(resource, name, verb="delete", namespace=namespace)
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
         """Return an object as the store has it."""
-        return await self._call("get", resource, name=name, namespace=namespace)
+        return await self.send(resource, name, verb="get", namespace=namespace)
 
     async def get_status(self, resource: Resource, name: str, namespace: str = "") -> Any:
         return (await self.get(resource, name, namespace)).get("status", {})
@@ -89,20 +82,25 @@ class ReleaseSandbox:
     def list_all(self, resource: Resource, namespace: str = "") -> Sequence[Any]:
         return self.sandbox.api.list(resource, namespace)
 
-    def _get_namespace(self, resource: Resource) -> str:
-        return self.sandbox.namespace if resource.is_namespaced else ""
-
-    async def _call(
+    async def send(
         self,
-        verb: Any,
         resource: Resource,
+        target: str = "",
         *,
-        name: str = "",
+        verb: Verb = "create",
         body: JsonObject | None = None,
         namespace: str = "",
+        content: str = "application/json",
     ) -> Any:
-        place = (namespace or self.sandbox.namespace) if resource.is_namespaced else ""
-        answer = await self.sandbox.call(
-            ApiRequest(verb=verb, resource=resource, namespace=place, name=name, body=body)
+        """Call the API server for an object, or a part of it: `db/status`."""
+        name, _, part = target.partition("/")
+        request = ApiRequest(
+            verb=verb,
+            resource=resource,
+            namespace=(namespace or self.sandbox.namespace) if resource.is_namespaced else "",
+            name=name,
+            subresource=part,
+            content_type=content,
+            body=body,
         )
-        return answer.body
+        return (await self.sandbox.call(request)).body
