@@ -18,7 +18,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web import cards
 from tests.planning.description.card_stage import read_card
 from tests.planning.description.releases.stage import build
-from tests.planning.releases.release_world import ReleaseWorld
+from tests.planning.releases.stage import ReleaseStage
 
 
 class Held(NamedTuple):
@@ -107,7 +107,7 @@ def test_relb06_nothing_is_reported_twice(code: str) -> None:
     assert world.status == written
 
 
-def report(world: ReleaseWorld) -> list[EventRecord]:
+def report(world: ReleaseStage) -> list[EventRecord]:
     """Return the Events of all that was reported so far, and have it logged."""
     found: list[EventRecord] = []
     counters = ReleaseCounters(Metrics().registry, "prod", ())
@@ -123,7 +123,7 @@ def report(world: ReleaseWorld) -> list[EventRecord]:
     return found
 
 
-def read_blocked(world: ReleaseWorld) -> set[str]:
+def read_blocked(world: ReleaseStage) -> set[str]:
     """Return the reasons that the metric of blocked Rollouts has."""
     metrics = Metrics()
     show_releases(metrics.registry, lambda: [world.rollout], list)

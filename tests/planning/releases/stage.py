@@ -20,25 +20,35 @@ from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     ApplyTag,
+    Correction,
     FluxTarget,
+    HealthCheck,
+    PolicyReading,
     ReleaseAction,
     ReleaseEvent,
     ReleasePlan,
+    ReleaseSnapshot,
     RemoveIntents,
 )
 from rollout_operator.releases.model.releases import (
     KUBERIK,
+    OURS,
     BakeStatus,
     ExcludedRelease,
     HistoryEntry,
+    PolicyOrder,
     RefusedRelease,
     Release,
+    ReleaseCompat,
+    ReleaseGate,
     ReleaseMetadata,
+    ReleaseRollout,
     ReleaseSpec,
     ReleaseStatus,
+    TagOrder,
     TriggerKind,
 )
-from rollout_operator.releases.planning.releases import plan_release
+from rollout_operator.releases.planning.releases import list_drifted, plan_release, remember
 from tests import stories
 from tests.planning.releases.builders import (
     ALL_CHECKS,
@@ -49,12 +59,13 @@ from tests.planning.releases.builders import (
     entry,
     gate,
     read_minutes,
+    rollout,
     show_minutes,
 )
 from tests.planning.releases.builders import releases as build_releases
-from tests.planning.releases.release_world import ReleaseWorld
 
 # What stories begin with; what comes of it is shown where it is their subject.
+PREFIX: Final = "rollout.kuberik.com/"
 GIVEN: Final = {
     "deployed": "spec {}; pass 0.1.0; pass",
     "silent": "spec bake=5 checks=all {}; pass 0.1.0; check; pass",
@@ -92,15 +103,117 @@ KINDS: Final = {"r": OCI_REPOSITORY, "k": KUSTOMIZATION}
 class ReleaseStage(stories.Steps):
     """A Rollout without bake time and checks, until a story says otherwise."""
 
-    def __init__(self) -> None:
-        self.world = ReleaseWorld()
+    def __init__(self, *, latest: str | None = None, known: str = "", **spec: Any) -> None:
+        self.rollout: ReleaseRollout = rollout(
+            status=ReleaseStatus(available_releases=build_releases(known)), **spec
+        )
+        self.latest = latest or (known.split()[-1] if known else None)
+        self.order: TagOrder | None = TagOrder(by=PolicyOrder.SEMVER)
+        self.policy_problem = self.policy_reason = ""
+        self.digest: str | None = None
+        self.metadata: dict[str, ReleaseMetadata | None] = {}
+        self.gates: tuple[ReleaseGate, ...] = ()
+        self.schedule_holds: tuple[str, ...] = ()
+        self.checks: tuple[HealthCheck, ...] = ()
+        self.targets: tuple[FluxTarget, ...] = ()
+        self.write_problem = ""
+        self.may_be_written = False
+        self.refused: dict[str, str] = {}
+        self.corrections: tuple[Correction, ...] = ()
+        self.verifies_wanted = False
+        self.compat: ReleaseCompat = OURS
+        self.now = START
+        self.plan = ReleasePlan(status=self.rollout.status)
+        self.reported: list[ReleaseEvent] = []
+        """All events so far."""
         self.shown = dict(NORMAL)
+
+    @property
+    def status(self) -> ReleaseStatus:
+        return self.rollout.status
+
+    @property
+    def current(self) -> HistoryEntry:
+        assert self.status.current is not None
+        return self.status.current
+
+    def history(self) -> str:
+        """Return `2.0.0 Deploying, 1.0.0 Succeeded`, the newest first."""
+        return ", ".join(f"{one.version.tag} {one.bake_status}" for one in self.status.history)
+
+    def tags(self) -> str:
+        return " ".join(one.version.tag for one in self.status.history)
+
+    def set_spec(self, **spec: Any) -> None:
+        self._replace(spec=msgspec.structs.replace(self.rollout.spec, **spec))
+
+    def set_status(self, **status: Any) -> None:
+        self._replace(status=msgspec.structs.replace(self.rollout.status, **status))
+
+    def post(self, **intents: str | None) -> None:
+        """Set annotations by their names, or remove them: `post(force_deploy="1.0.0")`."""
+        changed = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in intents.items()}
+        found = {**self.rollout.intents, **changed}
+        self._replace(intents={key: text for key, text in found.items() if text is not None})
+
+    def wait(self, minutes: float) -> None:
+        self.now += timedelta(minutes=minutes)
+
+    def snapshot(self) -> ReleaseSnapshot:
+        reading = PolicyReading(
+            latest=self.latest,
+            digest=self.digest,
+            order=self.order,
+            problem=self.policy_problem,
+            reason=self.policy_reason,
+        )
+        return ReleaseSnapshot(
+            rollout=self.rollout,
+            now=self.now,
+            policy=reading,
+            metadata=self.metadata,
+            gates=self.gates,
+            schedule_holds=self.schedule_holds,
+            checks=self.checks,
+            namespaces={"prod": {}},
+            targets=self.targets,
+            write_problem=self.write_problem,
+            may_be_written=self.may_be_written,
+            refused=self.refused,
+            corrections=self.corrections,
+            verifies_wanted=self.verifies_wanted,
+            compat=self.compat,
+        )
+
+    def step(self, latest: str | None = None, *, acts: bool = True) -> ReleasePlan:
+        """Plan, write the status and, unless the process dies before it, act."""
+        self.latest = latest or self.latest
+        self.plan = plan_release(self.snapshot())
+        self.reported += self.plan.events
+        self._replace(status=self.plan.status)
+        if acts:
+            self._carry_out()
+        return self.plan
+
+    def _carry_out(self) -> None:
+        failed = list_drifted(self.plan) if self.write_problem else ()
+        self.corrections = remember(self.corrections, self.plan, self.now, failed)
+        for action in self.plan.actions:
+            if isinstance(action, ApplyTag) and not self.write_problem:
+                known = [one for one in self.targets if one != action.target]
+                fresh = msgspec.structs.replace(action.target, tag=action.tag)
+                self.targets = (*known, fresh)
+            if isinstance(action, RemoveIntents):
+                self.post(**{one.annotation.removeprefix(PREFIX): None for one in action.intents})
+
+    def _replace(self, **fields: Any) -> None:
+        self.rollout = msgspec.structs.replace(self.rollout, **fields)
 
     async def do_given(self, name: str, *spec: str) -> None:
         await self.act(f"{GIVEN[name].format(' '.join(spec))} > wait")
 
     async def do_wait(self, seconds: float = 0) -> None:
-        self.world.wait(seconds / 60)
+        self.wait(seconds / 60)
 
     async def do_spec(self, *words: str) -> None:
         """Set fields: durations are minutes, an empty one goes."""
@@ -118,35 +231,35 @@ class ReleaseStage(stories.Steps):
                     spec[NUMBERS[key]] = int(text)
                 case _:
                     spec[DURATIONS[key]] = float(text) * MINUTE if text else None
-        self.world.set_spec(**spec)
+        self.set_spec(**spec)
 
     async def do_as(self, who: str) -> None:
         assert who == "kuberik"
-        self.world.compat = KUBERIK
+        self.compat = KUBERIK
 
     async def do_post(self, *words: str) -> None:
         """Set annotations: `post retry=x force_deploy=` has an empty one."""
-        self.world.post(**_split(words))
+        self.post(**_split(words))
 
     async def do_remove(self, *annotations: str) -> None:
-        self.world.post(**dict.fromkeys(annotations))
+        self.post(**dict.fromkeys(annotations))
 
     async def do_known(self, *tags: str) -> None:
-        self.world.set_status(available_releases=build_releases(" ".join(tags)))
-        self.world.latest = tags[-1] if tags else None
+        self.set_status(available_releases=build_releases(" ".join(tags)))
+        self.latest = tags[-1] if tags else None
 
     async def do_latest(self, tag: str) -> None:
-        self.world.latest = tag
+        self.latest = tag
 
     async def do_history(self, *entries: str) -> None:
         """The newest first: `history 2.0.0:Failed 1.0.0`; a `#` is one without a number."""
-        self.world.set_status(history=tuple(_read_entry(one) for one in entries))
+        self.set_status(history=tuple(_read_entry(one) for one in entries))
         self.shown.pop("BakeFailureDisabled", None)
 
     async def do_begun(self) -> None:
         """The current release was deployed just now."""
-        current = msgspec.structs.replace(self.world.current, timestamp=self.world.now)
-        self.world.set_status(history=(current,))
+        current = msgspec.structs.replace(self.current, timestamp=self.now)
+        self.set_status(history=(current,))
 
     async def do_gate(self, *words: str) -> None:
         """Set a gate: `gate a closed allowed=1.0.0,2.0.0`."""
@@ -154,14 +267,14 @@ class ReleaseStage(stories.Steps):
         [name] = [word for word in words if word != "closed" and "=" not in word] or ["gate"]
         allowed = given["allowed"].replace(",", " ") if "allowed" in given else None
         one = gate(name, passing="closed" not in words, allowed=allowed)
-        self.world.gates = (*(old for old in self.world.gates if old.head.name != name), one)
+        self.gates = (*(old for old in self.gates if old.head.name != name), one)
 
     async def do_open(self) -> None:
-        self.world.gates = ()
+        self.gates = ()
 
     async def do_hold(self, *texts: str) -> None:
         """A schedule is against a release."""
-        self.world.schedule_holds = texts
+        self.schedule_holds = texts
 
     async def do_check(self, *words: str) -> None:
         """One check as it stands from now on: `check b Healthy error=1 also`, beside others."""
@@ -170,14 +283,14 @@ class ReleaseStage(stories.Steps):
                          for key in ("error", "change"))  # fmt: skip
         rest = [word for word in words if "=" not in word and word != "also"]
         name = "check" if not rest or rest[0][0].isupper() else rest.pop(0)
-        others = self.world.checks if "also" in words else ()
+        others = self.checks if "also" in words else ()
         message = given.get("message")
         one = check(name, "".join(rest), error=error, change=change, message=message)
-        self.world.checks = (*others, one)
+        self.checks = (*others, one)
 
     async def do_targets(self, *words: str, waits: str = "") -> None:
         """What Flux runs of a repository and of a variable: `targets r=1.0.0 k=1.0.0`."""
-        self.world.targets = tuple(
+        self.targets = tuple(
             FluxTarget(
                 kind=KINDS[kind],
                 name="app",
@@ -193,43 +306,43 @@ class ReleaseStage(stories.Steps):
 
     async def do_ignore(self, flux: str) -> None:
         assert flux == "flux"
-        self.world.rollout = msgspec.structs.replace(self.world.rollout, waits_for_flux=False)
+        self.rollout = msgspec.structs.replace(self.rollout, waits_for_flux=False)
 
     async def do_forbid(self, text: str = "") -> None:
         """Writes into objects of Flux are refused from now on, or are not."""
-        self.world.write_problem, self.world.may_be_written = text, text == "timed-out"
+        self.write_problem, self.may_be_written = text, text == "timed-out"
 
     async def do_refuse(self, tag: str = "", text: str = "") -> None:
         """Flux would refuse a tag, which is tried before it is recorded."""
-        self.world.refused = {tag: text} if tag else {}
+        self.refused = {tag: text} if tag else {}
 
     async def do_forget(self) -> None:
         """The process begins anew."""
-        self.world.corrections = ()
+        self.corrections = ()
 
     async def do_policy(self, problem: str = "", reason: str = "") -> None:
-        self.world.policy_problem, self.world.policy_reason = problem, reason
+        self.policy_problem, self.policy_reason = problem, reason
 
     async def do_verify(self, word: str = "") -> None:
-        self.world.verifies_wanted = word != "no"
+        self.verifies_wanted = word != "no"
 
     async def do_registry(self, tag: str = "", digest: str = "") -> None:
         """What the registry says of a tag: `none` where it has none; nothing of others."""
         said = ReleaseMetadata(digest=digest, version="v2", revision="abc", created=START)
-        self.world.metadata = {tag: None if digest == "none" else said} if tag else {}
+        self.metadata = {tag: None if digest == "none" else said} if tag else {}
 
     async def do_pass(self, *words: str) -> str:
         """Plan and act once; `dies` before it acts."""
         tags = [word for word in words if word != "dies"]
-        before = self.world.status
-        return self._show(before, self.world.step(*tags, acts="dies" not in words))
+        before = self.status
+        return self._show(before, self.step(*tags, acts="dies" not in words))
 
     async def do_passes(self, count: str, minutes: str = "0") -> str:
         """Make so many passes, and wait after each; return what they show but for repetitions."""
         found: list[str] = []
         for _ in range(int(count)):
             found.append(await self.do_pass())
-            self.world.wait(float(minutes))
+            self.wait(float(minutes))
         return " / ".join(
             one for place, one in enumerate(found) if place == 0 or one != found[place - 1]
         )
@@ -240,54 +353,54 @@ class ReleaseStage(stories.Steps):
         for _ in range(int(count)):
             await self.do_targets("r=mine", "k=0.1.0")
             found.append(await self.do_pass())
-            self.world.wait(float(minutes))
+            self.wait(float(minutes))
         return " / ".join(dict.fromkeys(found))
 
     async def do_rest(self, minutes: str) -> str:
         """As many passes as are requested until then."""
         count = 0
-        while self.world.now < at(float(minutes)):
-            pause = self.world.step().requeue_after
+        while self.now < at(float(minutes)):
+            pause = self.step().requeue_after
             assert pause is not None
             assert pause > timedelta(0)
-            self.world.now += pause
+            self.now += pause
             count += 1
         return f"{count} passes"
 
     async def do_invalid(self, problem: str, announced: str = "") -> str:
         """One pass while the spec is refused, but for its image policy where that is valid."""
-        before = self.world.status
-        valid = msgspec.structs.replace(self.world.rollout, spec=ReleaseSpec(policy_name="app"))
+        before = self.status
+        valid = msgspec.structs.replace(self.rollout, spec=ReleaseSpec(policy_name="app"))
         refused = RefusedRelease(
-            head=self.world.rollout.head,
+            head=self.rollout.head,
             problem=problem,
             status=before,
             announced=valid if announced else None,
         )
-        snapshot = msgspec.structs.replace(self.world.snapshot(), rollout=refused)
+        snapshot = msgspec.structs.replace(self.snapshot(), rollout=refused)
         plan = plan_release(snapshot)
-        self.world.rollout = msgspec.structs.replace(self.world.rollout, status=plan.status)
+        self.rollout = msgspec.structs.replace(self.rollout, status=plan.status)
         return self._show(before, plan)
 
     async def do_say(self, *kinds: str) -> str:
         """Whole sentences: of the bake, of conditions and of the last events."""
-        status = self.world.status
+        status = self.status
         found = [status.find_condition(kind) for kind in kinds if kind[0].isupper()]
         texts = [one.message for one in found if one is not None]
         if "bake" in kinds:
-            texts.append(self.world.current.bake_status_message or "")
+            texts.append(self.current.bake_status_message or "")
         if "events" in kinds:
-            texts += [one.note for one in self.world.plan.events]
+            texts += [one.note for one in self.plan.events]
         return "\n".join(texts)
 
     def _show(self, before: ReleaseStatus, plan: ReleasePlan) -> str:
         status = plan.status
         assert status.available_releases_count == len(status.available_releases)
-        assert status.observed_generation == self.world.rollout.head.generation
+        assert status.observed_generation == self.rollout.head.generation
         old, new = ({(one.id, one.timestamp): one for one in each.history}
                     for each in (before, status))  # fmt: skip
         found = [_show_entry(one, old.get(key)) for key, one in new.items() if one != old.get(key)]
-        assert {when for _, when in new.keys() - old.keys()} <= {self.world.now}
+        assert {when for _, when in new.keys() - old.keys()} <= {self.now}
         found += [f"gone {one.version.tag}" for key, one in old.items() if key not in new]
         found += _show_actions(plan.actions)
         if plan.events:

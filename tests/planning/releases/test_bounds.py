@@ -38,7 +38,6 @@ from rollout_operator.releases.planning.schedules import (
     render_schedule_status,
 )
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, at, check, entry, gate, head
-from tests.planning.releases.release_world import ReleaseWorld
 from tests.planning.releases.schedules.schedule_builders import (
     MORNING,
     gated,
@@ -47,20 +46,21 @@ from tests.planning.releases.schedules.schedule_builders import (
     schedule,
     snapshot,
 )
+from tests.planning.releases.stage import ReleaseStage
 
 # An object of the API has 1.5 MiB, of which spec, annotations and managed fields need theirs.
 MOST: Final = 1400 * 1024
 LONG: Final = "x" * 1024
 
 
-def measure(world: ReleaseWorld) -> int:
+def measure(world: ReleaseStage) -> int:
     return len(msgspec.json.encode(world.status))
 
 
 @pytest.mark.parametrize(("failing", "named", "quoted"), [(3, 3, 3), (5000, MOST_FAILED, 10)])
 def test_a_bake_fails_however_many_checks_do(failing: int, named: int, quoted: int) -> None:
     """REL-73: the first are named, the very first with their words."""
-    world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE, checks=ALL_CHECKS)
+    world = ReleaseStage(latest="1.0.0", bake_time=MINUTE, checks=ALL_CHECKS)
     world.step()
     world.wait(1)
     world.checks = tuple(
@@ -80,7 +80,7 @@ def test_a_thousand_releases_of_hostile_texts() -> None:
         Release(tag=f"1.0.{number}-{'a' * 100}", digest=LONG, version=LONG, revision=LONG)
         for number in range(1000)
     )
-    world = ReleaseWorld(known="0.0.1")
+    world = ReleaseStage(known="0.0.1")
     world.set_status(available_releases=known, history=(entry("0.0.1", "Deploying"),))
     world.latest = None
     world.step()
@@ -96,7 +96,7 @@ def test_a_thousand_releases_of_usual_texts_stay() -> None:
         Release(tag=f"1.0.{number}", digest="sha256:" + "0" * 64, version="1.0", revision="a" * 40)
         for number in range(1000)
     )
-    world = ReleaseWorld(known="0.0.1")
+    world = ReleaseStage(known="0.0.1")
     world.set_status(available_releases=known, history=(entry("1.0.999"),))
     world.step("1.0.999")
     world.set_spec(least_available=1000)
@@ -106,7 +106,7 @@ def test_a_thousand_releases_of_usual_texts_stay() -> None:
 
 def test_thousands_of_gates_and_of_versions_that_they_allow() -> None:
     """REL-50: all of them count; in the status the closed ones go before the others."""
-    world = ReleaseWorld(known="1.0.0 2.0.0")
+    world = ReleaseStage(known="1.0.0 2.0.0")
     world.set_status(history=(entry("1.0.0"),))
     allowed = " ".join(["2.0.0", *(f"9.{number}.0" for number in range(1000))])
     world.gates = tuple(gate(f"gate-{number:04}", allowed=allowed) for number in range(300))
@@ -153,7 +153,7 @@ def test_what_a_gate_names_is_gone_through_once_for_all_candidates() -> None:
 
 def test_a_history_of_any_limit() -> None:
     """REL-06: entries that are too long together push the oldest ones out."""
-    world = ReleaseWorld(history_limit=2**31 - 1)
+    world = ReleaseStage(history_limit=2**31 - 1)
     past = tuple(
         entry(f"1.{number}.0", message=LONG * 4, id=number) for number in range(1000, 0, -1)
     )
@@ -166,7 +166,7 @@ def test_a_history_of_any_limit() -> None:
 
 def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
     """REL-84: for how long they are kept stands in the spec that cannot be read."""
-    world = ReleaseWorld()
+    world = ReleaseStage()
     old = tuple(Release(tag=f"1.{minor}.0", created=at(-60 * 24 * 60)) for minor in range(40))
     world.set_status(available_releases=old)
     refused = RefusedRelease(

@@ -18,12 +18,12 @@ from rollout_operator.releases.model.releases import (
     TagOrder,
 )
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
-from tests.planning.releases.release_world import ReleaseWorld
+from tests.planning.releases.stage import ReleaseStage
 
 MOST_PASSES = 12
 
 
-def change(world: ReleaseWorld, rng: Random) -> None:
+def change(world: ReleaseStage, rng: Random) -> None:
     """Let one thing happen, as people, clocks and clusters do."""
     tag = f"1.{rng.randrange(6)}.0"
     minutes = (world.now - START) / MINUTE
@@ -89,7 +89,7 @@ NEXT = {
 }
 
 
-def check_events(world: ReleaseWorld) -> None:
+def check_events(world: ReleaseStage) -> None:
     """Check that each event has its severity."""
     for one in world.plan.events:
         known = NORMAL if one.severity is Severity.INFO else WARNINGS
@@ -109,7 +109,7 @@ def check_entries(before: ReleaseStatus, after: ReleaseStatus, *, is_retry: bool
             assert after.history[0] != new
 
 
-def check_step(world: ReleaseWorld, before: ReleaseStatus, requested: set[str]) -> None:
+def check_step(world: ReleaseStage, before: ReleaseStatus, requested: set[str]) -> None:
     """Check what one pass did; `requested` are the tags that were requested by name."""
     status = world.status
     assert not any(one.is_active for one in status.history[1:])
@@ -141,7 +141,7 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
     REL-86 and REL-88 hold at each step: what an entry may become, and what events say.
     """
     rng = Random(seed)
-    world = ReleaseWorld(history_limit=50)
+    world = ReleaseStage(history_limit=50)
     kinds = (PolicyOrder.SEMVER, PolicyOrder.ALPHABETICAL)
     world.order = rng.choice([*(TagOrder(by=kind) for kind in kinds), None])
     world.compat = rng.choice([OURS, KUBERIK])
@@ -169,7 +169,7 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
 
 def test_what_became_of_a_release_has_room_among_its_events() -> None:
     """RELB-06: one that fails, the way back, and the next, within a minute."""
-    world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE / 60, checks=ALL_CHECKS)
+    world = ReleaseStage(latest="1.0.0", bake_time=MINUTE / 60, checks=ALL_CHECKS)
     world.targets = (
         FluxTarget(kind=OCI_REPOSITORY, name="app"),
         FluxTarget(kind=KUSTOMIZATION, name="app", variable="app_version"),

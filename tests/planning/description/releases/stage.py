@@ -25,7 +25,6 @@ from rollout_operator.releases.planning.describe import (
 )
 from tests.planning.description.card_stage import read_card
 from tests.planning.releases.builders import head
-from tests.planning.releases.release_world import ReleaseWorld
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage
 from tests.planning.releases.stage import ReleaseStage
 from tests.web.status.descriptions import release
@@ -90,29 +89,29 @@ class DescriptionStage(ReleaseStage):
         self.error = text
 
     async def do_refused(self, problem: str) -> None:
-        known = RefusedRelease(head=head(), problem=problem, status=self.world.status)
-        self.world.rollout = cast(ReleaseRollout, known)
+        known = RefusedRelease(head=head(), problem=problem, status=self.status)
+        self.rollout = cast(ReleaseRollout, known)
 
     async def do_head(self, word: str) -> None:
         """It goes, or its spec is newer than what was decided."""
-        own = self.world.rollout.head
+        own = self.rollout.head
         own = replace(own, is_terminating=word == "going", generation=1 + 6 * (word == "newer"))
-        self.world.rollout = replace(self.world.rollout, head=own)
+        self.rollout = replace(self.rollout, head=own)
 
     async def do_reword(self) -> None:
         """Another writer puts words of its own into the status."""
-        conditions = self.world.status.conditions
+        conditions = self.status.conditions
         words = tuple(replace(one, reason="WordOfAnother") for one in conditions)
-        self.world.set_status(conditions=words)
+        self.set_status(conditions=words)
 
     async def do_why(self) -> str:
-        waits = tuple(list_release_waits(self.world.rollout, self.error))
-        conditions = {(one.reason, one.message) for one in self.world.status.conditions}
+        waits = tuple(list_release_waits(self.rollout, self.error))
+        conditions = {(one.reason, one.message) for one in self.status.conditions}
         is_said = {(wait.reason, wait.text) for wait in waits} <= conditions
-        tag = choose_next_tag(self.world.rollout)
+        tag = choose_next_tag(self.rollout)
         return "; ".join(
             [
-                f"{choose_release_phase(self.world.status, waits)}{' (said)' * is_said}",
+                f"{choose_release_phase(self.status, waits)}{' (said)' * is_said}",
                 *[f"{one.reason}{'?' * (not one.remedy)}: {one.text}" for one in waits],
                 *[f"next {tag}"] * bool(tag),
             ]
@@ -126,9 +125,8 @@ class DescriptionStage(ReleaseStage):
         return "\n".join(read_card(build_release(self._describe())))
 
     def _describe(self) -> Any:
-        world = self.world
-        objects = ReleaseObjects(gates=world.gates, checks=world.checks)
-        return describe_release(world.rollout, objects, world.targets, error=self.error)
+        objects = ReleaseObjects(gates=self.gates, checks=self.checks)
+        return describe_release(self.rollout, objects, self.targets, error=self.error)
 
 
 class GateStage(ScheduleStage):
@@ -164,11 +162,11 @@ def _read_summary(word: str) -> GateSummary:
     )
 
 
-def build(name: str) -> ReleaseWorld:
+def build(name: str) -> ReleaseStage:
     """Return one of the Rollouts that do not go on."""
     stage = DescriptionStage()
     asyncio.run(stage.do_held(name))
-    return stage.world
+    return stage
 
 
 def _show(value: Any) -> str:
