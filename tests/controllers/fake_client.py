@@ -129,7 +129,7 @@ class FakeClient:
         self.status_writes: list[Json] = []
         self.calls: list[str] = []
         self.lost: set[str] = set()
-        """Patches that are carried out and get no answer."""
+        """Writes that are carried out and get no answer."""
         self.fail_delete: dict[str, deque[ApiError]] = {}
         """Errors of the next deletes of an object, by name; it stays."""
         self.before: Callable[[str], None] = lambda call: None
@@ -224,9 +224,8 @@ class FakeClient:
         await self._record(f"post {resource.plural}/{name}")
         if (resource.plural, name) in self.objects:
             raise Conflict(f"{resource.plural} {name} exists", status=409)
-        return self._write(
-            resource, name, {**body, "metadata": {**meta_of(body), "uid": f"u-{name}"}}
-        )
+        made = {**body, "metadata": {**meta_of(body), "uid": f"u-{name}"}}
+        return self._answer(f"post {resource.plural}/{name}", self._write(resource, name, made))
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
@@ -235,7 +234,8 @@ class FakeClient:
         held = self._held(resource, name)
         if meta_of(held)["resourceVersion"] != meta_of(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
-        return self._write(resource, name, copy.deepcopy(body))
+        written = self._write(resource, name, copy.deepcopy(body))
+        return self._answer(f"put {resource.plural}/{name}", written)
 
     async def patch(
         self,
@@ -260,9 +260,11 @@ class FakeClient:
             made = copy.deepcopy(merge(held, patch))
         else:
             made = apply_steps(held, patch)
-        body = self._write(resource, name, made)
-        if f"patch {'/'.join(place)}" in self.lost:
-            raise UnknownOutcome(f"patch {resource.plural} {name}: no answer")
+        return self._answer(f"patch {'/'.join(place)}", self._write(resource, name, made))
+
+    def _answer(self, call: str, body: bytes) -> bytes:
+        if call in self.lost:
+            raise UnknownOutcome(f"{call}: no answer")
         return body
 
     def _held(self, resource: Resource, name: str) -> Json:

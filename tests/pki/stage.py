@@ -11,11 +11,11 @@ import json
 import re
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from textwrap import shorten
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -30,15 +30,64 @@ from rollout_operator.pki.manager import CertificateController
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import Wanted
 from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.fake_client import FakeClient, meta_of
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, client_context, shake_hands, verify
-from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 from tests.stories import Steps
 from tests.web import client_stage
 
 DAY: Final = timedelta(days=1)
 MINUTE: Final = timedelta(minutes=1)
+NAMESPACE: Final = "prod"
+NAME: Final = "certificate"
+MADE_BY_US: Final = {"grafana.com/rollout-operator-certificate": "true"}
 Data = dict[str, bytes]
+
+
+class SecretClient(FakeClient):
+    """An API server with one Secret, or none."""
+
+    def __init__(self, data: Data | None = None, **metadata: object) -> None:
+        """Hold what another client has stored."""
+        super().__init__((), ())
+        self._version = 100
+        if data is not None:
+            self.store(data, **metadata)
+
+    @property
+    def body(self) -> dict[str, Any] | None:
+        return self.objects.get(("secrets", NAME))
+
+    @property
+    def data(self) -> Data:
+        assert self.body is not None
+        return {key: base64.b64decode(text) for key, text in self.body["data"].items()}
+
+    @property
+    def labels(self) -> object:
+        assert self.body is not None
+        return meta_of(self.body).get("labels")
+
+    @property
+    def writes(self) -> int:
+        """Return how many writes came, refused ones included."""
+        return sum(not call.startswith("get") for call in self.calls)
+
+    def store(self, data: Data, **metadata: object) -> None:
+        """Store data as another client would, in place of what is there."""
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        self.store_raw(encoded, metadata)
+
+    def store_raw(self, data: object, metadata: Mapping[str, object], **fields: object) -> None:
+        """Store data as it is, not encoded, and other fields of the object."""
+        self._version += 1
+        head = {"name": NAME, "namespace": NAMESPACE, "uid": f"u-{NAME}", **metadata}
+        head["resourceVersion"] = f"{self._version}"
+        whole = {"apiVersion": "v1", "kind": "Secret", "metadata": head, "data": data, **fields}
+        self.put("secrets", whole)
+
+    def drop(self) -> None:
+        del self.objects["secrets", NAME]
 
 
 class Rig:
@@ -46,7 +95,7 @@ class Rig:
 
     def __init__(
         self,
-        secrets: FakeSecrets,
+        secrets: SecretClient,
         clock: FakeClock | None = None,
         wanted: Wanted = WANTED,
         *,
@@ -180,6 +229,7 @@ ERRORS: Final = client_stage.ERRORS | {
     "denied": Denied("grant verb create", call="create secrets", status=403),
     "unauthorized": Denied("no such token", status=401),
 }
+VERBS: Final = {"get": "get", "create": "post", "update": "put"}
 # Keys whose values are certificates.
 _CERTS: Final = ("ca", "cert", "next-ca", "old-ca")
 # So much is shown of an error or a reason.
@@ -220,7 +270,7 @@ class SecretStage(Steps):
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._clock = FakeClock()
-        self._secrets = FakeSecrets()
+        self._secrets = SecretClient()
         self._replicas: dict[str, Rig] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._names = Names()
@@ -261,24 +311,23 @@ class SecretStage(Steps):
         if "labelled" in words:
             metadata["labels"] = MADE_BY_US
         held = self._secrets.data if self._secrets.body else {}
-        self._secrets.put(KINDS[kind](held or Legacy().data()), **metadata)
-        assert self._secrets.body is not None
-        self._secrets.body |= {"immutable": True} if "immutable" in words else {}
+        self._secrets.store(KINDS[kind](held or Legacy().data()), **metadata)
+        if "immutable" in words:
+            self._secrets.objects["secrets", NAME]["immutable"] = True
 
     async def do_raw(self, text: str, *fields: str) -> None:
         """Store data as it is, and fields of the object, `name=JSON`."""
         more = {name: json.loads(value) for name, value in (one.split("=", 1) for one in fields)}
-        self._secrets.put_raw(json.loads(text), **more.pop("metadata", {}))
-        assert self._secrets.body is not None
-        self._secrets.body |= more
+        metadata = more.pop("metadata", {})
+        self._secrets.store_raw(json.loads(text), metadata, **more)
 
     async def do_object(self) -> str:
         """Show all of the object but its data."""
-        assert self._secrets.body is not None
-        return json.dumps({key: it for key, it in self._secrets.body.items() if key != "data"})
+        body = self._secrets.body or {}
+        return json.dumps({key: it for key, it in body.items() if key != "data"})
 
     async def do_drop(self) -> None:
-        self._secrets.body = None
+        self._secrets.drop()
 
     async def do_start(self, *names: str) -> None:
         """Start replicas at the same time, each of which then runs; `name=host` for other names."""
@@ -312,18 +361,23 @@ class SecretStage(Steps):
 
     async def do_fail(self, what: str, error: str) -> None:
         """Have `all` calls, or each `write`, fail."""
-        self._secrets.fail = ERRORS[error] if what == "all" else None
-        self._secrets.fail_writes = ERRORS[error] if what == "write" else None
+
+        def fail(call: str) -> None:
+            if what == "all" or not call.startswith("get"):
+                raise ERRORS[error]
+
+        self._secrets.before = fail
 
     async def do_garble(self) -> None:
         """Have reads find what is no object."""
-        self._secrets.garbled = b'["private"]'
+        self._secrets.objects["secrets", NAME] = cast(Any, ["private"])
 
     async def do_heal(self) -> None:
-        self._secrets.fail = self._secrets.fail_writes = None
+        self._secrets.before = lambda call: None
 
-    async def do_lose(self, answers: str) -> None:
-        self._secrets.lose_answers = int(answers)
+    async def do_lose(self, verb: str) -> None:
+        """Have such writes be carried out, and not answered."""
+        self._secrets.lost.add(f"{VERBS[verb]} secrets/{NAME}")
 
     async def do_meet(self, verb: str) -> None:
         """Have the first calls of two replicas with this verb wait for each other."""
@@ -332,7 +386,7 @@ class SecretStage(Steps):
 
         async def meet(called: str) -> None:
             nonlocal waits
-            if called == verb and waits:
+            if called.startswith(VERBS[verb]) and waits:
                 waits -= 1
                 await meeting.wait()
 
@@ -341,14 +395,15 @@ class SecretStage(Steps):
     async def do_interfere(self) -> None:
         """Have another client write before each update."""
 
-        async def interfere(verb: str) -> None:
-            if verb == "update":
-                self._secrets.put({})
+        async def interfere(called: str) -> None:
+            if called.startswith(VERBS["update"]):
+                self._secrets.store({})
 
         self._secrets.pause = interfere
 
     def look(self) -> list[str]:
-        calls = Counter(self._secrets.calls[self._calls :])
+        names = {word: verb for verb, word in VERBS.items()}
+        calls = Counter(names[call.split()[0]] for call in self._secrets.calls[self._calls :])
         self._calls = len(self._secrets.calls)
         found = [" ".join(f"{number} {verb}" for verb, number in calls.items())] if calls else []
         self._note()
@@ -367,7 +422,7 @@ class SecretStage(Steps):
         self._shown |= now
 
     def _tell_secret(self) -> str:
-        if self._secrets.body is None:
+        if not isinstance(self._secrets.body, dict):
             return "nothing"
         labels = _part(self._secrets.body, "metadata").get("labels") or {}
         data = _part(self._secrets.body, "data")

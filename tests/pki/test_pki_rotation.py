@@ -9,14 +9,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.names import Unreachable
 from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP
 from tests.fakes_clock import FakeClock
 from tests.pki.certificates import WANTED, verify
-from tests.pki.fake_secrets import FakeSecrets
-from tests.pki.stage import MINUTE, Rig, background
+from tests.pki.stage import MINUTE, Rig, SecretClient, background
 
 pytestmark = pytest.mark.thorough
 
@@ -28,26 +26,16 @@ OUTAGE = timedelta(seconds=17)
 MEMORY = timedelta(seconds=60)
 
 
-class Flaky(FakeSecrets):
-    """The same Secret for a replica that reaches no API server for half of the time."""
+def open_late(secrets: SecretClient, clock: FakeClock) -> SecretClient:
+    """Return a client of the same Secret that reaches no API server for half of the time."""
 
-    def __init__(self, secrets: FakeSecrets, clock: FakeClock) -> None:
-        super().__init__()
-        self._secrets = secrets
-        self._clock = clock
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        if self._clock.elapsed() // OUTAGE % 2:
+    def fail(call: str) -> None:
+        if call.startswith("get") and clock.elapsed() // OUTAGE % 2:
             raise Unreachable("connection refused")
-        return await self._secrets.fetch(resource, namespace, name)
 
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        return await self._secrets.create(resource, namespace, body)
-
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> bytes:
-        return await self._secrets.replace(resource, namespace, name, body)
+    late = SecretClient()
+    late.objects, late.before = secrets.objects, fail
+    return late
 
 
 class World:
@@ -59,13 +47,13 @@ class World:
 
     def __init__(self, *, life: timedelta, ca_life: timedelta, replicas: int) -> None:
         self.clock = FakeClock()
-        self.secrets = FakeSecrets()
+        self.secrets = SecretClient()
         self.published = b""
         self.publishes = True
         self.bundles: dict[bytes, datetime] = {}
         """When each was published last."""
         wanted = replace(WANTED, expiration=life, ca_life=ca_life)
-        late = [Flaky(self.secrets, self.clock) for _ in range(replicas - 1)]
+        late = [open_late(self.secrets, self.clock) for _ in range(replicas - 1)]
         self.rigs = [
             Rig(secrets, self.clock, wanted, holds=lambda bundle: self.published == bundle)
             for secrets in [self.secrets, *late]
@@ -133,7 +121,7 @@ async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) ->
     assert len(world.leaves) > 20
     assert 8 <= world.cas <= 12
     assert len(world.bundles) > 2 * world.cas - 2
-    assert world.secrets.writes < 4 * len(world.leaves) * replicas
+    assert sum(rig.secrets.writes for rig in world.rigs) < 4 * len(world.leaves) * replicas
 
 
 def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:

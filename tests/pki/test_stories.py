@@ -17,9 +17,19 @@ from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.goldens import Golden
 from tests.pki.bundle_stage import ENCODED, NAMES, BundleStage, apply, configuration
 from tests.pki.certificates import Legacy, load, verify
-from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
 from tests.pki.pem_stage import FileStage, PemStage
-from tests.pki.stage import DAY, KINDS, MINUTE, Data, Rig, SecretStage, background
+from tests.pki.stage import (
+    DAY,
+    KINDS,
+    MADE_BY_US,
+    MINUTE,
+    NAME,
+    Data,
+    Rig,
+    SecretClient,
+    SecretStage,
+    background,
+)
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 
@@ -37,12 +47,12 @@ async def test_kind(story: Story, golden: Golden) -> None:
     [kind] = story.commands
     spoil = KINDS[kind]
     legacy = {"mine": b"kept", **spoil(Legacy().data())}
-    labelled = FakeSecrets(legacy, labels={"a": "b", **MADE_BY_US})
-    plain = FakeSecrets(legacy, labels={"a": "b"})
+    labelled = SecretClient(legacy, labels={"a": "b", **MADE_BY_US})
+    plain = SecretClient(legacy, labels={"a": "b"})
     said = {
         "labelled": await see_start(labelled),
         "not": await see_start(plain),
-        "running": await see_overwritten(spoil, uid="u-1"),
+        "running": await see_overwritten(spoil, uid=f"u-{NAME}"),
         "another": await see_overwritten(spoil, uid="u-2"),
     }
     story.check("; ".join(f"{name}: {found}" for name, found in said.items()), golden)
@@ -55,7 +65,7 @@ def assert_sound(rig: Rig) -> None:
     verify(data["cert"], rig.controller.ca_bundle, rig.clock.now())
 
 
-async def see_start(secrets: FakeSecrets) -> str:
+async def see_start(secrets: SecretClient) -> str:
     """Return what becomes of a Secret when a replica starts."""
     before, labels = secrets.data, secrets.labels
     rig = Rig(secrets)
@@ -85,10 +95,10 @@ async def see_start(secrets: FakeSecrets) -> str:
 
 async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
     """Return what becomes of a Secret that another client writes while a replica runs."""
-    async with Rig(FakeSecrets()).running() as rig:
+    async with Rig(SecretClient()).running() as rig:
         before, served = rig.secrets.data, rig.served
         found = spoil(before)
-        rig.secrets.put(found, uid=uid)
+        rig.secrets.store(found, uid=uid)
         await rig.clock.advance(MINUTE)
         if rig.served != served:
             assert rig.secrets.data == found
@@ -98,7 +108,7 @@ async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
         assert rig.bundles == [before["ca"]]
         if rig.secrets.data == found != before:
             assert "not ours" in str(rig.controller.last_error)
-            rig.secrets.body = None
+            rig.secrets.drop()
             await rig.clock.advance(MINUTE)
             assert rig.served == served
             assert_sound(rig)

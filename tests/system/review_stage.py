@@ -18,7 +18,7 @@ from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 
 from tests.judge.objects import Set
 from tests.pki.certificates import Legacy
-from tests.pki.fake_secrets import MADE_BY_US
+from tests.pki.stage import MADE_BY_US
 from tests.second_try import BrokenPromise
 from tests.system.hooked import (
     HOST,

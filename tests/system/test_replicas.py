@@ -21,7 +21,7 @@ from rollout_lab.zones import ZoneSpec
 from rollout_operator.pki.certificates import issue_ca, issue_leaf
 from rollout_operator.planning.certificate import Wanted
 from tests.kills.campaign import LIMITS, Round, play
-from tests.pki.fake_secrets import MADE_BY_US
+from tests.pki.stage import MADE_BY_US
 from tests.system.hooked import (
     EVICTION_PATH,
     HOST,
