@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.kube.client_bench import Bench, open_bench
 from tests.kube.fake_api import FakeApi
 
 
@@ -16,7 +15,7 @@ def _no_system_cas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    """Yield a client's transport to a scripted HTTP server."""
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
+async def api() -> AsyncIterator[FakeApi]:
+    """Yield a scripted HTTP server."""
+    async with FakeApi() as api:
+        yield api

@@ -2,7 +2,7 @@
 
     async with FakeApi() as api:
         api.on("GET", "/api/v1/namespaces/prod/pods", reply({"items": []}))
-        ...
+        await api.client().fetch_page(PODS, "prod")
         assert api.requests[0].query["limit"] == "500"
 
 A path may have several answers: they are given in order, and the last one again and again. An
@@ -14,15 +14,47 @@ import json
 import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
 import msgspec
 from aiohttp import web
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.kube.api import (
+    DEFAULT_TIMEOUTS,
+    PODS,
+    Fence,
+    JsonObject,
+    Precondition,
+    Timeouts,
+    WatchEvent,
+    no_fence,
+)
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Transport, open_transport
+from rollout_operator.kube.kubeconfig import Credential
+from rollout_operator.kube.lean import new_configuration
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
+from rollout_operator.model.names import Uid
+from rollout_operator.telemetry.metrics import Metrics
+from tests.samples import read_samples
 
+POD = "/api/v1/namespaces/prod/pods/a-0"
+POD_LIST = "/api/v1/namespaces/prod/pods"
+SET = "/apis/apps/v1/namespaces/prod/statefulsets/a"
+SET_STATUS = "/apis/apps/v1/namespaces/prod/statefulsets/a/status"
+THIS = Precondition(uid=Uid("u-1"), resource_version="7")
+# A watch of one second may be silent for half a second; a busy machine takes a while to connect.
+SHORT = Timeouts(
+    read=timedelta(milliseconds=500),
+    write=timedelta(milliseconds=500),
+    page=timedelta(milliseconds=500),
+    silence=timedelta(milliseconds=-500),
+)
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -42,11 +74,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class FakeApi:
-    """The server. `requests` are all that arrived, in order."""
+    """The server, and clients of it. `requests` are all that arrived, in order."""
 
     tls: ssl.SSLContext | None = None
     host: str = "127.0.0.1"
     requests: list[Seen] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+    """Of its clients."""
 
     def __post_init__(self) -> None:
         self._answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
@@ -54,6 +88,7 @@ class FakeApi:
             web.Server(self._answer, access_log=None), handle_signals=False, shutdown_timeout=0.1
         )
         self._port = 0
+        self._transports: list[Transport] = []
 
     @property
     def url(self) -> str:
@@ -63,6 +98,39 @@ class FakeApi:
     def on(self, method: str, path: str, *answers: Answer) -> None:
         """Add answers for a path; after the last, that answer is repeated."""
         self._answers[method, path].extend(answers)
+
+    def connect(
+        self, url: str = "", credential: Credential | None = None, clock: Clock | None = None
+    ) -> None:
+        """Have clients call this URL from now on, and send this credential."""
+        configuration = new_configuration()
+        configuration.host = url or self.url
+        self._transports.append(
+            open_transport(configuration, credential, "ops", clock or LoopClock(), {})
+        )
+
+    def client(
+        self,
+        limits: RateLimiter | None = None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        fence: Fence = no_fence,
+    ) -> Client:
+        """Return a client over the connections of `connect`, without which it is of this server."""
+        if not self._transports:
+            self.connect()
+        unlimited = RateLimiter(0, 0)
+        transport = self._transports[-1]
+        return Client(transport, limits or unlimited, self.metrics, timeouts, Priority.READ, fence)
+
+    def watch(self, seconds: float = 5) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Open a watch of pods with a client of its own."""
+        lasts = timedelta(seconds=seconds)
+        return self.client().watch(PODS, "prod", resource_version="5", lasts=lasts)
+
+    def measured(self) -> dict[tuple[str, ...], float]:
+        """Return how many requests were measured, by path, method and status."""
+        name = "kubernetes_api_client_request_duration_seconds_count"
+        return read_samples(self.metrics, name)
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -77,6 +145,8 @@ class FakeApi:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        for transport in self._transports:
+            await transport.close()
         # A connection of the last moment is accepted first, so that it is closed with the others.
         for _ in range(10):
             await asyncio.sleep(0)
@@ -159,3 +229,16 @@ def cut(head: bytes = b"") -> Answer:
         return web.Response()
 
     return answer
+
+
+def pods(count: int, version: str = "100", token: str = "") -> JsonObject:
+    """Return a page of a pod list."""
+    metadata = {"resourceVersion": version, "continue": token}
+    items = [{"metadata": {"name": f"a-{number}"}} for number in range(count)]
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}
+
+
+def event(kind: str, version: int) -> bytes:
+    """Return a line of a watch."""
+    item = {"metadata": {"resourceVersion": f"{version}"}}
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"

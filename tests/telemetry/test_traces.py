@@ -21,8 +21,7 @@ from rollout_operator.telemetry.traces import LONGEST_TEXT, QUIET, RarelyLogged
 from rollout_operator.telemetry.tracing import traced
 from rollout_operator.web.dispatch import Deadline, Reviewer
 from tests.fakes_clock import FakeClock
-from tests.kube.client_bench import POD, open_bench
-from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.kube.fake_api import POD, FakeApi, refuse, reply
 from tests.pods.pod_servers import PodServers, status
 from tests.pods.stage import LONG, opened
 from tests.recorded_spans import RecordedTraces, recorded
@@ -113,14 +112,14 @@ def test_a_long_text_is_cut() -> None:
 
 async def test_a_request_to_the_api_server_is_a_span_inside() -> None:
     """DEP-71: only that of a reconcile; watches and the Lease would be most of what is sent."""
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD, reply({}), reply({}), refuse(404, "NotFound", "gone"))
+    async with FakeApi() as api:
+        api.on("GET", POD, reply({}), reply({}), refuse(404, "NotFound", "gone"))
         with recorded() as traces:
-            await bench.client().fetch(PODS, "prod", "a-0")
-        assert (traces.names(), list_examples(bench.metrics, API)) == ([], [])
+            await api.client().fetch(PODS, "prod", "a-0")
+        assert (traces.names(), list_examples(api.metrics, API)) == ([], [])
         with recorded() as traces, tracing.spans.begin("reconcile"):
-            await bench.client().fetch(PODS, "prod", "a-0")
-        assert list_examples(bench.metrics, API) == [name_id(traces, "get pods")]
+            await api.client().fetch(PODS, "prod", "a-0")
+        assert list_examples(api.metrics, API) == [name_id(traces, "get pods")]
         assert traces.is_within("get pods", "reconcile")
         assert traces.find("get pods").kind is SpanKind.CLIENT
         assert traces.attributes("get pods") == {
@@ -129,20 +128,20 @@ async def test_a_request_to_the_api_server_is_a_span_inside() -> None:
             "http.response.status_code": 200,
         }
         with recorded() as traces, tracing.spans.begin("reconcile"), pytest.raises(NotFound):
-            await bench.client().fetch(PODS, "prod", "a-0")
+            await api.client().fetch(PODS, "prod", "a-0")
         assert traces.attributes("get pods")["http.response.status_code"] == 404
-    assert all("traceparent" not in request.headers for request in server.requests)
+    assert all("traceparent" not in request.headers for request in api.requests)
 
 
 async def test_what_a_reconcile_left_running_is_not_traced() -> None:
     """DEP-71: such as the watch of an object that a zone mirrors, which it would hold for ever."""
     over = asyncio.Event()
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD, reply({}))
+    async with FakeApi() as api:
+        api.on("GET", POD, reply({}))
 
         async def fetch_later() -> None:
             await over.wait()
-            await bench.client().fetch(PODS, "prod", "a-0")
+            await api.client().fetch(PODS, "prod", "a-0")
             found.append(dict(get_trace_keys()))
 
         found: list[dict[str, str]] = []

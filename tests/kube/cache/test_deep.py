@@ -20,8 +20,7 @@ from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
-from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, Bench, read_watch
-from tests.kube.fake_api import Answer, refuse, reply, stream
+from tests.kube.fake_api import POD_LIST, SET, SET_STATUS, Answer, FakeApi, refuse, reply, stream
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
 DEPTHS = pytest.mark.parametrize("levels", [1_500, 9_995, 20_000])
@@ -63,7 +62,7 @@ def answer_list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> 
 
 
 @DEPTHS
-async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, levels: int) -> None:
+async def test_li09_an_informer_lists_and_follows_a_deep_pod(api: FakeApi, levels: int) -> None:
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels), deep_pod("a-2", "5", 1))
     store, seen = PodStore(), asyncio.Event()
 
@@ -72,13 +71,11 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
             seen.set()
 
     last = deep_pod("a-2", "11", 1, phase="Failed")
-    bench.server.on(
-        "GET", POD_LIST, answer_list_and_watch(page, seen, deep_pod("a-1", "10", levels), last)
-    )
+    api.on("GET", POD_LIST, answer_list_and_watch(page, seen, deep_pod("a-1", "10", levels), last))
     of: Collection[Pod | Unreadable] = Collection(
         resource=PODS, namespace="prod", decode=decode_pod, store=store
     )
-    informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.5)
+    informer = Informer(api.client(), of, Metrics(), LoopClock(), lambda: 0.5)
     informer.on_change(record)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(informer.run(), name="informer")
@@ -97,49 +94,50 @@ def test_li09_of_a_deep_object_that_zones_mirror_the_version_is_read(levels: int
 
 @DEPTHS
 async def test_li09_single_reads_and_writes_return_what_every_decoder_takes(
-    bench: Bench, levels: int
+    api: FakeApi, levels: int
 ) -> None:
     body = deepened(as_json(with_metadata(set_tree(), managedFields=[])), levels)
-    bench.server.on("GET", SET, reply(body))
-    bench.server.on("PATCH", SET, reply(body))
-    bench.server.on("PUT", SET_STATUS, reply(b"{}"))
-    read = await bench.client().fetch(STATEFULSETS, "prod", "a")
-    written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+    api.on("GET", SET, reply(body))
+    api.on("PATCH", SET, reply(body))
+    api.on("PUT", SET_STATUS, reply(b"{}"))
+    read = await api.client().fetch(STATEFULSETS, "prod", "a")
+    written = await api.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
     for answer in (read, written):
         whole = msgspec.json.decode(answer, type=dict[str, object])
         assert whole["spec"] == set_tree()["spec"]
-        await bench.client().replace_status(STATEFULSETS, "prod", "a", whole)
+        await api.client().replace_status(STATEFULSETS, "prod", "a", whole)
         assert decode_statefulset(answer) == decode_statefulset(as_json(set_tree()))
 
 
-async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack(bench: Bench) -> None:
+async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack(api: FakeApi) -> None:
     """LI-09: a body just within what the client itself can decode leaves no one else a long cut."""
     plain = as_json(with_metadata(set_tree(), managedFields=[]))
     deepest = bisect_left(range(20_000), True, key=lambda levels: not _decodes(levels))
     for levels in range(deepest - 120, deepest + 20, 5):
-        bench.server.on("GET", SET, reply(deepened(plain, levels)))
-        bench.server.on("PATCH", SET, reply(deepened(plain, levels)))
-        read = await bench.client().fetch(STATEFULSETS, "prod", "a")
-        written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+        api.on("GET", SET, reply(deepened(plain, levels)))
+        api.on("PATCH", SET, reply(deepened(plain, levels)))
+        read = await api.client().fetch(STATEFULSETS, "prod", "a")
+        written = await api.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
         for answer in (read, written):
             assert _decode_below(answer, frames=80)["spec"] == set_tree()["spec"]
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
-async def test_li09_a_large_item_of_a_list_is_cut_by_the_client(bench: Bench, more: int) -> None:
+async def test_li09_a_large_item_of_a_list_is_cut_by_the_client(api: FakeApi, more: int) -> None:
     """LI-09: in turns with everything else on the loop; later cuts hold it, and are short below."""
     item = _almost_too_deep(64 * 1024 + more)
-    bench.server.on("GET", POD_LIST, reply(listed(item)))
-    page = await bench.client().fetch_page(PODS, "prod")
+    api.on("GET", POD_LIST, reply(listed(item)))
+    page = await api.client().fetch_page(PODS, "prod")
     assert _is_cut(page.items[0], item) is bool(more)
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
-async def test_li09_a_large_line_of_a_watch_is_cut_by_the_client(bench: Bench, more: int) -> None:
+async def test_li09_a_large_line_of_a_watch_is_cut_by_the_client(api: FakeApi, more: int) -> None:
     head, end = b'{"type":"MODIFIED","object":', b"}"
     item = _almost_too_deep(64 * 1024 + more - len(head + end))
-    bench.server.on("GET", POD_LIST, stream([head + item + end + b"\n"]))
-    (event,) = await read_watch(bench.client())
+    api.on("GET", POD_LIST, stream([head + item + end + b"\n"]))
+    async with api.watch(1) as events:
+        (event,) = [event async for event in events]
     assert _is_cut(event.object, item) is bool(more)
 
 

@@ -41,8 +41,18 @@ from rollout_operator.model.names import (
     TooManyRequests,
 )
 from tests import stories
-from tests.kube.client_bench import SHORT, THIS, Bench, event, open_bench, pods
-from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
+from tests.kube.fake_api import (
+    SHORT,
+    THIS,
+    Answer,
+    FakeApi,
+    cut,
+    event,
+    pods,
+    refuse,
+    reply,
+    stream,
+)
 
 Run = Callable[[Client], Awaitable[object]]
 
@@ -184,16 +194,12 @@ class CallStage(stories.Steps):
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
             self.server = await self.stack.enter_async_context(FakeApi())
-            self.bench = await self._open(self.server.url)
             self.stack.callback(self.released.set)
             return await super().play(commands)
 
-    async def _open(self, url: str, **how: Any) -> Bench:
-        return await self.stack.enter_async_context(open_bench(self.server, url, **how))
-
     def _client(self) -> Client:
         timeouts = self.how.get("timeouts", DEFAULT_TIMEOUTS)
-        return self.bench.client(self.limits, timeouts, self.how.get("fence", no_fence))
+        return self.server.client(self.limits, timeouts, self.how.get("fence", no_fence))
 
     limits: RateLimiter | None = None
 
@@ -263,11 +269,11 @@ class CallStage(stories.Steps):
         """Have the client call a server that is not there."""
         async with FakeApi() as server:
             url = server.url
-        self.bench = await self._open(url)
+        self.server.connect(url)
 
     async def do_mute(self) -> None:
         """Have it call one that takes connections and says nothing."""
-        self.bench = await self._open(await self.stack.enter_async_context(silence()))
+        self.server.connect(await self.stack.enter_async_context(silence()))
 
     # The client
 
@@ -292,7 +298,7 @@ class CallStage(stories.Steps):
         file.write_text(text)
         if is_new:
             credential = token_file(file, LoopClock())
-            self.bench = await self._open(self.server.url, credential=credential)
+            self.server.connect(credential=credential)
 
     async def do_run(self, use: str, times: str = "x1") -> str:
         found = []
@@ -361,23 +367,23 @@ class CallStage(stories.Steps):
         return f"{len(self.server.requests)} requests"
 
     async def do_measured(self) -> str:
-        found = sorted(self.bench.measured().items())
+        found = sorted(self.server.measured().items())
         return ", ".join(f"{' '.join(key)} x{value:g}" for key, value in found) or "nothing"
 
     async def do_counted(self) -> str:
-        metrics = self.bench.metrics
+        metrics = self.server.metrics
         limited = metrics.api_rate_limited.labels("core")._value.get()
         other = metrics.client_invalid_cluster.labels("api_pods", "http", "ops")._value.get()
         return f"limited {limited:g}, of another cluster {other:g}"
 
     async def do_latency(self) -> str:
         labels = ("core/v1/pods object", "GET", "200")
-        total = self.bench.metrics.api_request_duration.labels(*labels)._sum.get()
+        total = self.server.metrics.api_request_duration.labels(*labels)._sum.get()
         return "short" if total < 0.15 else f"{total} s"
 
     async def do_time(self) -> str:
         """Show the year of the server's time, by this client and a new one."""
-        times = [client.server_time() for client in (self._client(), self.bench.client())]
+        times = [client.server_time() for client in (self._client(), self.server.client())]
         return " ".join(f"{one.year}" if one else "unknown" for one in times)
 
     async def do_log(self, *words: str) -> str:

@@ -14,8 +14,7 @@ from rollout_operator.kube.api import PODS
 from rollout_operator.kube.kubeconfig import Credential
 from tests.goldens import Golden
 from tests.kube.client.stage import CallStage
-from tests.kube.client_bench import POD, POD_LIST, THIS, Bench, event, open_bench
-from tests.kube.fake_api import FakeApi, reply, stream
+from tests.kube.fake_api import POD, POD_LIST, THIS, FakeApi, event, reply, stream
 from tests.stories import Story, read_stories
 
 
@@ -24,7 +23,7 @@ async def test_story(story: Story, golden: Golden, tmp_path: Path, lines: list[s
     story.check(await CallStage(tmp_path, lines).play(story.commands), golden)
 
 
-async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
+async def test_cancelling_a_call_passes_through(api: FakeApi) -> None:
     answers, requested = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -32,8 +31,8 @@ async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
         await answers.wait()
         return web.json_response({})
 
-    bench.server.on("DELETE", POD, answer)
-    call = asyncio.ensure_future(bench.client().delete(PODS, "prod", "a-0", precondition=THIS))
+    api.on("DELETE", POD, answer)
+    call = asyncio.ensure_future(api.client().delete(PODS, "prod", "a-0", precondition=THIS))
     await requested.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -42,16 +41,16 @@ async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
 
 
 async def test_neither_netrc_nor_proxies_are_looked_up_for_a_call(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiohttp would look both up for each request, in threads; a netrc would break every call."""
     netrc = tmp_path / "netrc"
     await asyncio.to_thread(netrc.write_text, "default login me password pw\n")
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    bench.server.on("GET", POD, reply({}))
-    await bench.client().fetch(PODS, "prod", "a-0")
-    assert "authorization" not in bench.server.requests[0].headers
+    api.on("GET", POD, reply({}))
+    await api.client().fetch(PODS, "prod", "a-0")
+    assert "authorization" not in api.requests[0].headers
 
 
 async def test_many_refused_calls_load_the_credential_once() -> None:
@@ -67,14 +66,15 @@ async def test_many_refused_calls_load_the_credential_once() -> None:
         return web.json_response({}, status=200 if is_good else 401)
 
     credential = Credential("Bearer first", load, LoopClock(), reread_every=timedelta(hours=1))
-    async with FakeApi() as server, open_bench(server, credential=credential) as bench:
-        server.on("GET", POD, answer)
-        client = bench.client()
+    async with FakeApi() as api:
+        api.connect(credential=credential)
+        api.on("GET", POD, answer)
+        client = api.client()
         await asyncio.gather(*[client.fetch(PODS, "prod", "a-0") for _ in range(20)])
     assert loads == 1
 
 
-async def test_entering_a_watch_waits_for_its_head_only(bench: Bench) -> None:
+async def test_entering_a_watch_waits_for_its_head_only(api: FakeApi) -> None:
     more = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
@@ -82,9 +82,9 @@ async def test_entering_a_watch_waits_for_its_head_only(bench: Bench) -> None:
         await more.wait()
         yield event("ADDED", 7)
 
-    bench.server.on("GET", POD_LIST, stream(slowly()))
-    async with bench.watch() as events:
-        assert bench.measured() == {("core/v1/pods collection", "GET", "200"): 1}
+    api.on("GET", POD_LIST, stream(slowly()))
+    async with api.watch() as events:
+        assert api.measured() == {("core/v1/pods collection", "GET", "200"): 1}
         assert (await anext(events)).type == "ADDED"
         more.set()
         assert (await anext(events)).type == "ADDED"
@@ -92,7 +92,7 @@ async def test_entering_a_watch_waits_for_its_head_only(bench: Bench) -> None:
             await anext(events)
 
 
-async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
+async def test_leaving_a_watch_closes_its_connection(api: FakeApi) -> None:
     is_left = asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -106,14 +106,14 @@ async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
             is_left.set()
             raise
 
-    bench.server.on("GET", POD_LIST, answer)
-    async with bench.watch(60) as events:
+    api.on("GET", POD_LIST, answer)
+    async with api.watch(60) as events:
         await anext(events)
     async with asyncio.timeout(5):
         await is_left.wait()
 
 
-async def test_more_than_a_hundred_watches_leave_connections_for_calls(bench: Bench) -> None:
+async def test_more_than_a_hundred_watches_leave_connections_for_calls(api: FakeApi) -> None:
     """MAZ-60: three or more watches of each namespace are open all the time."""
     ended = asyncio.Event()
 
@@ -123,18 +123,18 @@ async def test_more_than_a_hundred_watches_leave_connections_for_calls(bench: Be
         await ended.wait()
         return response
 
-    bench.server.on("GET", POD_LIST, answer)
-    bench.server.on("GET", POD, reply({}))
+    api.on("GET", POD_LIST, answer)
+    api.on("GET", POD, reply({}))
     async with AsyncExitStack() as stack:
         stack.callback(ended.set)
         for _ in range(101):
-            await stack.enter_async_context(bench.watch())
+            await stack.enter_async_context(api.watch())
         async with asyncio.timeout(5):
-            await bench.client().fetch(PODS, "prod", "a-0")
+            await api.client().fetch(PODS, "prod", "a-0")
 
 
-async def test_an_error_of_the_reader_passes_through_a_watch(bench: Bench) -> None:
-    bench.server.on("GET", POD_LIST, stream([event("ADDED", 6)]))
+async def test_an_error_of_the_reader_passes_through_a_watch(api: FakeApi) -> None:
+    api.on("GET", POD_LIST, stream([event("ADDED", 6)]))
     with pytest.raises(TimeoutError, match="of the reader"):
-        async with bench.watch():
+        async with api.watch():
             raise TimeoutError("of the reader")

@@ -19,7 +19,7 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
 from tests.goldens import Golden
-from tests.kube.client_bench import POD_LIST, Bench
+from tests.kube.fake_api import POD_LIST, FakeApi
 from tests.model.wire_trees import pod_tree, with_metadata
 from tests.stories import Story, read_stories
 
@@ -64,15 +64,15 @@ async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
 
 
 @pytest.mark.slow
-async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: list[str]) -> None:
+async def test_li01_an_informer_lists_in_pages_that_fit(api: FakeApi, lines: list[str]) -> None:
     """And says on the way what is wrong, for /ready and the log; a live read profits from it."""
     store = PodStore()
     errors: list[str] = []
-    bench.server.on("GET", POD_LIST, large_pods)
+    api.on("GET", POD_LIST, large_pods)
     of: Collection[Pod | Unreadable] = Collection(
         resource=PODS, namespace="prod", decode=decode_pod, store=store
     )
-    informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.0)
+    informer = Informer(api.client(), of, Metrics(), LoopClock(), lambda: 0.0)
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(informer.run(), name="informer")
         while not informer.has_synced:
@@ -80,9 +80,9 @@ async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: lis
             await asyncio.sleep(0)
         task.cancel()
     assert len(store) == COUNT
-    page = await bench.client().fetch_page(PODS, "prod", limit=500)
+    page = await api.client().fetch_page(PODS, "prod", limit=500)
     assert len(page.items) == 1, "by another client"
-    limits = [one.query["limit"] for one in bench.server.requests if "limit" in one.query]
+    limits = [one.query["limit"] for one in api.requests if "limit" in one.query]
     assert limits[:10] == ["500", "250", "125", "62", "31", "15", "7", "3", "1", "1"]
     assert any("a page of 500 objects is too long, requesting 250 at a time" in e for e in errors)
     reported = [line for line in lines if "Requesting smaller pages" in line]
