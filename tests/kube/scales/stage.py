@@ -18,12 +18,11 @@ from typing import Any, Final
 from rollout_lab.apiserver.api import SimulatedApi
 from rollout_lab.apiserver.store import Stream
 from rollout_lab.model.history import History
-from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.network.client import SimulatedClient
 from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome, Occasion, OccasionKind
 from rollout_lab.network.link import Link
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_lab.schemas.metadata import NoPage
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.kube.rate_limit import RateLimiter
@@ -60,22 +59,13 @@ class Trouble:
 
 
 class Server(SimulatedApi):
-    """An API server on which the kind of ReplicaTemplates may not be installed."""
-
-    is_bare = False
+    """An API server that knows which watches are open."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.watches: list[Stream] = []
 
-    async def call(self, request: ApiRequest) -> ApiAnswer:
-        if self.is_bare and request.resource.group == GROUP:
-            return NoPage().answer()
-        return await super().call(request)
-
     def open_watch(self, request: ApiRequest) -> Stream:
-        if self.is_bare and request.resource.group == GROUP:
-            raise NoPage
         self.watches.append(super().open_watch(request))
         return self.watches[-1]
 
@@ -249,10 +239,10 @@ class ReferenceStage(stories.Steps):
 
     async def do_bare(self) -> None:
         """Remove the kind."""
-        self.api.is_bare = True
+        self.api.absent.add(GROUP)
 
     async def do_install(self) -> None:
-        self.api.is_bare = False
+        self.api.absent.clear()
 
     async def do_end(self) -> None:
         """End all watches that were opened."""
