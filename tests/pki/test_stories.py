@@ -14,10 +14,13 @@ from msgspec.structs import asdict, replace
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
+from rollout_operator.pki.manager import CHECK_EVERY
+from rollout_operator.planning.certificate import OVERLAP
 from tests.goldens import Golden
 from tests.pki.bundle_stage import ENCODED, NAMES, BundleStage, apply, configuration
 from tests.pki.certificates import Legacy, load, verify
 from tests.pki.pem_stage import FileStage, PemStage
+from tests.pki.rotation_stage import MEMORY, RotationStage
 from tests.pki.stage import (
     DAY,
     KINDS,
@@ -40,6 +43,18 @@ FIRST = next(text for text, name in ENCODED.items() if name == "first")
 @pytest.mark.parametrize("story", read_stories(HERE / "secrets.txt"))
 async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
     story.check(await SecretStage(lines).play(story.commands), golden)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("story", read_stories(HERE / "rotations.txt"))
+async def test_rotations(story: Story, golden: Golden) -> None:
+    story.check(await RotationStage().play(story.commands), golden)
+
+
+def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
+    """SI-19: its last bundle without the next CA comes a look after the first with it."""
+    assert OVERLAP > MEMORY + CHECK_EVERY
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "kinds.txt"))
