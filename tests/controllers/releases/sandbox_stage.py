@@ -61,6 +61,7 @@ class Limits(NoFaults):
 
     def __init__(self) -> None:
         self.lags: dict[str, timedelta] = {}
+        self.freezes: dict[str, timedelta] = {}
         self.failed: Counter[str] = Counter()
         self.death: tuple[int, CrashPoint] | None = None
         """At the call of this number for releases, and where in it."""
@@ -75,7 +76,8 @@ class Limits(NoFaults):
         lag = self.lags.get(occasion.plural, timedelta(0))
         match occasion.kind:
             case OccasionKind.EVENT:
-                return FaultOutcome(before=lag)
+                freeze = self.freezes.pop(occasion.plural, timedelta(0))
+                return FaultOutcome(before=lag, freeze=freeze)
             case OccasionKind.LIST:
                 return FaultOutcome(age=lag)
             case OccasionKind.CALL:
@@ -205,8 +207,9 @@ class SandboxStage(stories.Steps):
     async def do_policy(self) -> None:
         await self.world.create(kinds.IMAGE_POLICIES[0], "app", OTHERS)
 
-    async def do_announce(self, tag: str) -> None:
-        await self.world.sandbox.flux.announce("prod", "app", tag)
+    async def do_announce(self, tag: str, digest: str = "") -> None:
+        digest = digest and f"sha256:{int(digest[7:]):064}"
+        await self.world.sandbox.flux.announce("prod", "app", tag, digest=digest)
 
     async def do_release(self, *namespaces: str) -> None:
         """A Rollout that bakes by the checks, in its namespace or in those with labels as well."""

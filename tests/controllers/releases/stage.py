@@ -27,6 +27,8 @@ POLICY: Final = {"releasesImagePolicy": {"name": "app"}}
 
 
 class PassStage(SandboxStage):
+    """A process that is shown call by call."""
+
     told = 0
     shows_events = True
 
@@ -37,7 +39,9 @@ class PassStage(SandboxStage):
         changed = [f"{key} {text}" for key, text in self.shown.items() if text != before.get(key)]
         runs = [(text, len([*same])) for text, same in groupby(filter(None, map(_tell, new)))]
         counted = [_count(*each) for each in runs]
-        signs = [f"{one['reason']}{'!' * (one['type'] == 'Warning')}" for one in _list_events(new)]
+        events = _list_events(new)
+        assert {one["regarding"]["kind"] for one in events} <= {"Rollout"}
+        signs = [f"{one['reason']}{'!' * (one['type'] == 'Warning')}" for one in events]
         failed = [_count(*each) for each in self.limits.failed.items()]
         self.limits.failed.clear()
         return [
@@ -102,10 +106,6 @@ class PassStage(SandboxStage):
         await self.world.create(kinds.IMAGE_POLICIES[0], "app", OTHERS, namespace=namespace)
         await self.world.sandbox.flux.announce(namespace, "app", tag)
 
-    async def do_announce(self, tag: str, digest: str = "") -> None:
-        digest = digest and f"sha256:{int(digest[7:]):064}"
-        await self.world.sandbox.flux.announce("prod", "app", tag, digest=digest)
-
     async def do_annotate(self, *words: str) -> None:
         """Set annotations: `annotate retry=1 deploy-user=x*5000` has one of 5000 characters."""
         pairs = [word.partition("=") for word in words]
@@ -138,17 +138,21 @@ class PassStage(SandboxStage):
         """Have caches of these kinds show what was so long ago."""
         self.limits.lags = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
 
-    async def do_also(self, name: str = "also", **spec: object) -> None:
+    async def do_freeze(self, seconds: str, *kinds: str) -> None:
+        """With the next event of these kinds have nothing of them come for so long."""
+        self.limits.freezes = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
+
+    async def do_also(self) -> None:
         """Another OCIRepository of the Rollout."""
         tagged = {f"{PREFIX}rollout": "app"}
         source = {"interval": "1m", "url": "oci://registry.example/app"}
-        await self._create("oci", name, source, annotations=tagged)
+        await self._create("oci", "also", source, annotations=tagged)
 
     async def do_absent(self, *groups: str) -> None:
         """Have the cluster lack API groups, or none."""
         self.api.absent = {f"{group}.toolkit.fluxcd.io" for group in groups}
 
-    async def do_tag(self, name: str, ref: str, manager: str = "kubectl") -> None:
+    async def do_tag(self, name: str, ref: str) -> None:
         """Another writer changes what an OCIRepository runs: a tag, or fields in JSON."""
         fields = json.loads(ref) if ref.startswith("{") else {"tag": ref}
         await self._patch("oci", name, {"spec": {"ref": fields}})
