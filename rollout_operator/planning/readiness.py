@@ -114,6 +114,10 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     missing: int
     """Number of desired ordinals without a pod."""
     first_missing: tuple[str, ...]
+    seen_down: int
+    """How many desired pods are not up by what the pods themselves show."""
+    status_short: int
+    """How many pods are not up by the StatefulSet's own status."""
     has_pods: bool
     """Whether any pod names this set as its controlling owner."""
     available_in: timedelta | None = None
@@ -124,23 +128,13 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer a zone counts that has left the group; None for a member."""
 
     @property
-    def status_short(self) -> int:
-        """Return how many pods are not up by the StatefulSet's own status."""
-        return max(self.used - _counted_up(self.sts), 0)
-
-    @property
     def unavailable(self) -> int:
         """Return the larger of what the pods and what the status show."""
         return max(self.seen_down, self.status_short)
 
     @property
-    def seen_down(self) -> int:
-        """Return how many desired pods are not up by what the pods themselves show."""
-        return len(self.down) + len(self.unreadable) + self.missing
-
-    @property
     def is_whole(self) -> bool:
-        return self.unavailable == 0
+        return not (self.seen_down or self.status_short)
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +174,7 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
         if why is not None:
             gaps = ordinal - sts.first_ordinal - place
             down.append(Down(pod=pod, why=why, gaps_below=gaps))
+    missing = used - len(held)
     return Readiness(
         sts=sts,
         used=used,
@@ -187,10 +182,12 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
         standing=tuple(standing),
         down=tuple(down),
         unreadable=tuple(unreadable),
-        missing=used - len(held),
-        first_missing=_first_missing(sts, used, held),
+        missing=missing,
+        first_missing=_first_missing(sts, used, held) if missing else (),
+        seen_down=len(down) + len(unreadable) + missing,
+        status_short=max(used - _counted_up(sts), 0),
         has_pods=bool(held or zone.own_pods or zone.own_unreadable),
-        available_in=_next_available(down, patience, now),
+        available_in=_next_available(down, patience, now) if patience else None,
         settles_in=find_settling(zone),
         counts_for=zone.counts_for,
     )

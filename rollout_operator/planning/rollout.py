@@ -126,12 +126,11 @@ def plan_group(group: Group) -> Plan:
             progress=progress,
         )
     departed = measure_departed(group)
-    soak = read_group_soak(group)
     walk = walk_zones(
         ways,
         lambda sts: choose_limit(sts)[0],
         departed,
-        lambda zone, others: find_soak(zone, others, soak, group.now),
+        lambda zone, others: find_soak(zone, others, read_group_soak(group), group.now),
     )
     times = [*list_times((*readinesses, *departed))]
     if walk.held_until is not None:
