@@ -1,8 +1,9 @@
 """A keyed workqueue, and how long to wait before trying again.
 
 A key that is added many times before it is taken comes out once, and is never out twice at a time:
-added while it is out, it comes again after `done`. A delayed key comes at its earliest time. After
-`close` nothing comes out, and waiters get an error.
+added while it is out, it comes again after `done`. A delayed key comes at its earliest time, and
+one that may wait for others to be added comes with the first of them. After `close` nothing comes
+out, and waiters get an error.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ class WorkQueue(Generic[K]):
         self._out: set[K] = set()
         # With when they fall due: for what is due at once, uvloop gives a handle without a time.
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
+        self._soon: dict[K, asyncio.Handle] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
         self._on_taken = on_taken
         self._closed = False
@@ -56,6 +58,8 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         if self._closed or key in self._since:
             return
+        if (timer := self._soon.pop(key, None)) is not None:
+            timer.cancel()
         self._since[key] = asyncio.get_running_loop().time()
         if key not in self._out:
             self._put(key)
@@ -75,6 +79,13 @@ class WorkQueue(Generic[K]):
                 return
             timer.cancel()
         self._timers[key] = due, loop.call_at(due, self._fall_due, key)
+
+    def add_within(self, key: K, span: timedelta) -> None:
+        """Add `key` with whatever adds it next, after `span` at the latest."""
+        if self._closed or key in self._since or key in self._soon:
+            return
+        loop = asyncio.get_running_loop()
+        self._soon[key] = loop.call_later(span.total_seconds(), self.add, key)
 
     async def take(self) -> K:
         """Wait for a key and take it out; call `done` when finished. Raises QueueClosed."""
@@ -103,8 +114,9 @@ class WorkQueue(Generic[K]):
 
     def close(self) -> None:
         self._closed = True
-        for _, timer in self._timers.values():
+        for timer in (*self._soon.values(), *(timer for _, timer in self._timers.values())):
             timer.cancel()
+        self._soon.clear()
         self._timers.clear()
         self._ready.clear()
         for taker in self._takers:

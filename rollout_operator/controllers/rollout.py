@@ -181,6 +181,8 @@ def _back_off(error: str, zone: str = "") -> Reason:
 # our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
 # waiting.
 _WORKERS: Final = 128
+# What frees no place is planned together. Pages are as much behind; a delete never is.
+_TOGETHER: Final = timedelta(milliseconds=50)
 # After a reconcile with such an outcome the time of the last success is not updated.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
 
@@ -220,7 +222,11 @@ class RolloutController(Feature):
             ),
         )
         self.controllers = (controller,)
-        self.waker = Waker(context.sets, controller.add_after)
+        self.waker = Waker(
+            context.sets,
+            controller.add_after,
+            lambda group: controller.add_within(group, _TOGETHER),
+        )
         context.set_informer.on_change(self._on_set)
         # Before the group is woken by the same change.
         context.pod_informer.on_change(self.others.on_pod)

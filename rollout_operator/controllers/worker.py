@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, QueueClosed, WorkQueue, attempts
@@ -36,7 +37,14 @@ from rollout_operator.model.names import (
     Uid,
     UnknownOutcome,
 )
-from rollout_operator.model.objects import AnyPod, AnySet, Unreadable, WatchedObject
+from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
+    Pod,
+    StatefulSet,
+    Unreadable,
+    WatchedObject,
+)
 from rollout_operator.model.outcome import Action, ReplacePods
 from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.logs import log
@@ -180,32 +188,60 @@ class Waker:
     """Wakes the groups that a change of an object concerns, and no others.
 
     A pod wakes the group of the StatefulSet that controls it; a StatefulSet its group, and the
-    group that it left.
+    group that it left. What frees no place for another pod may be told later: a pod that ends and
+    its successor make ten events, most of them within moments.
     """
 
-    def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName, timedelta], None]) -> None:
-        """`add` is called with a group to wake after so long."""
+    def __init__(
+        self,
+        sets: StatefulSetStore,
+        add: Callable[[GroupName, timedelta], None],
+        add_later: Callable[[GroupName], None] | None = None,
+    ) -> None:
+        """`add` is called with a group to wake after so long, `add_later` with what may wait."""
         self._sets, self.add = sets, add
+        self._add_now: Callable[[GroupName], None] = lambda group: add(group, AT_ONCE)
+        self._add_later = add_later or self._add_now
 
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        wake = self._add_later if _only_counts_less(old, new) else self._add_now
         for group in dict.fromkeys(version.group for version in (old, new) if version is not None):
             if group is not None:
-                self.add(group, AT_ONCE)
+                wake(group)
 
     def on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        is_up = isinstance(new, Pod) and new.is_ready
         owners = (version.owner_uid for version in (old, new) if version is not None)
         for owner in dict.fromkeys(owners):
-            self.wake_owner(owner)
+            self._wake_owner(owner, self._add_now if is_up else self._add_later)
 
     def wake_owner(self, set_uid: Uid | None) -> None:
         """Wake the group of a StatefulSet."""
+        self._wake_owner(set_uid, self._add_now)
+
+    def _wake_owner(self, set_uid: Uid | None, wake: Callable[[GroupName], None]) -> None:
         sts = None if set_uid is None else self._sets.get_by_uid(set_uid)
         if sts is not None and sts.group is not None:
-            self.add(sts.group, AT_ONCE)
+            wake(sts.group)
 
     def wake_all(self, after: timedelta = AT_ONCE) -> None:
         for group in self._sets.list_groups():
             self.add(group, after)
+
+
+def _only_counts_less(old: AnySet | None, new: AnySet | None) -> bool:
+    """Return whether only the counts of pods changed, and no more pods are up than before."""
+    if not isinstance(old, StatefulSet) or not isinstance(new, StatefulSet):
+        return False
+    counted = replace(
+        new,
+        resource_version=old.resource_version,
+        status_replicas=old.status_replicas,
+        ready_replicas=max(new.ready_replicas, old.ready_replicas),
+        available_replicas=max(new.available_replicas, old.available_replicas),
+        updated_replicas=old.updated_replicas,
+    )
+    return counted == old
 
 
 def name_attempt(action: Action) -> Attempt:

@@ -96,6 +96,9 @@ class QueueStage(CallerStage):
         for span in seconds:
             self.queue.add_after(key, timedelta(seconds=float(span)))
 
+    async def do_within(self, key: str, seconds: str) -> None:
+        self.queue.add_within(key, timedelta(seconds=float(seconds)))
+
     async def do_take(self, *names: str) -> None:
         for name in names:
             self.begin(name, self.queue.take)

@@ -12,7 +12,6 @@ from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
     DecodeError,
-    GroupName,
     OperatorError,
     Uid,
 )
@@ -31,12 +30,15 @@ SETS: Final[dict[str, StatefulSet | None]] = {
     "compactor": sts("a", labels={GROUP_LABEL: "compactor"}),
     "long": sts("a", labels={GROUP_LABEL_LONG: "ingester"}),
     "empty": sts("a", labels={GROUP_LABEL: ""}),
+    "fewer": sts("a", ready_replicas=2, available_replicas=2, status_replicas=2),
+    "grown": sts("a", ready_replicas=2, available_replicas=2, updated_replicas=2, replicas=4),
 }
 PODS: Final[dict[str, Pod | None]] = {
     "nothing": None,
     "owned": pod("a", 0),
     "released": pod("a", 0, owner_uid=None),
     "stranger": pod("a", 0, owner_uid=Uid("x")),
+    "down": pod("a", 0, "n"),
 }
 
 
@@ -124,18 +126,23 @@ class WorkStage(Steps):
     async def do_set(self, old: str, new: str) -> str:
         waker, keys = self._make_waker()
         waker.on_set(SETS[old], SETS[new])
-        return " ".join(sorted(f'"{key}"' for key in keys)) or "no group"
+        return " ".join(sorted(keys)) or "no group"
 
     async def do_pod(self, old: str, new: str) -> str:
         waker, keys = self._make_waker()
         waker.on_pod(PODS[old], PODS[new])
         return " ".join(keys) or "no group"
 
-    def _make_waker(self) -> tuple[Waker, list[GroupName]]:
-        keys: list[GroupName] = []
+    def _make_waker(self) -> tuple[Waker, list[str]]:
+        keys: list[str] = []
         sets = StatefulSetStore()
         sets.replace_all([sts("a")])
-        return Waker(sets, lambda key, after: keys.append(key)), keys
+        waker = Waker(
+            sets,
+            lambda key, after: keys.append(f'"{key}"'),
+            lambda key: keys.append(f'"{key}" later'),
+        )
+        return waker, keys
 
     # Workers
 
