@@ -122,6 +122,8 @@ class DepartedZones:
         """By name of the StatefulSet, the oldest first."""
         self._just_left: dict[str, Sequence[_JustLeft]] = {}
         """By name of the StatefulSet, both the names and what each has left the oldest first."""
+        self._readable: dict[Uid, StatefulSet] = {}
+        """Of StatefulSets that cannot be read: what they were before."""
         self._whole_at_end: dict[Uid, str] = {}
         """Of StatefulSets being deleted that were whole when that began: the version by which."""
 
@@ -201,6 +203,10 @@ class DepartedZones:
                 self._leave_behind(before, after, new)
             if self.on_left(before - after, old, new):
                 log.warn("Zone left while it was short, and still counts", zone=old.name)
+        if old is not None and (new is None or isinstance(new, StatefulSet)):
+            self._readable.pop(old.uid, None)
+        elif isinstance(old, StatefulSet):
+            self._readable[old.uid] = old
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
         elif begins_to_go and isinstance(old, StatefulSet) and new and self._is_whole(old):
@@ -443,7 +449,12 @@ class DepartedZones:
             return old
         if isinstance(new, StatefulSet):
             return replace(new, labels=old.labels)
-        return _imagine(old.name, self._pods.list_by_owner(old.uid) or [old], old.labels)
+        if (readable := self._readable.get(old.uid)) is not None:
+            # What its status said may be true no more.
+            return replace(readable, labels=old.labels, ready_replicas=0)
+        # Its pods may have been released before it went.
+        pods = (*self._pods.list_by_owner(old.uid), *self._pods.list_orphans(old.name))
+        return _imagine(old.name, pods or [old], old.labels)
 
     def _find_zone(
         self, departed: Mapping[_Scope, _Departed], scope: _Scope, live: _Read | None
