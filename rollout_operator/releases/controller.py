@@ -597,7 +597,8 @@ class ReleaseController(ObjectController):
                 await self.flux.write(write)
             except (ApiError, DecodeError) as error:
                 problems[place] = str(error)
-                is_unknown = is_unknown or isinstance(error, UnknownOutcome)
+                # After a conflict and the like, the same tag is tried again.
+                is_unknown = is_unknown or not isinstance(error, (Refused, Denied))
                 log.warn("Object of Flux not written", rollout=watched.name, err=error)
             else:
                 self.reports.on_write(watched, write, is_drift=place in drifted)
