@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from rollout_operator.controllers.budgets import Budgets
-from rollout_operator.kube.store import AnyBudget, PodStore
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.store import AnyBudget, Cached, PodStore
 from rollout_operator.model.names import ApiError, Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Verdict
@@ -47,6 +49,7 @@ class FedProcess(FedContext):
         self, client: FakeClient, name: str = "x", pods: Sender | None = None, *args: str
     ) -> None:
         self.name = name
+        self.informers: dict[str, FedInformer[Any]] = {}
         super().__init__(client, JumpingClock(), pods, "-kubernetes.client-qps=0", *args)
         self.pods.__class__ = CountingPods  # the store that `Context` has made
         self.has_begun = True
@@ -54,26 +57,27 @@ class FedProcess(FedContext):
         self.reviews = Reviews(self.settings, self, self.budgets, Configurations(self.process, ()))
         self.sync(client)
 
+    def make_informer(self, client: Any, collection: Collection[Cached]) -> FedInformer[Cached]:
+        informer = super().make_informer(client, collection)
+        self.informers[collection.resource.plural] = informer
+        return informer
+
     def make_name(self) -> str:
         return self.name
 
     def feed_budgets(self, budgets: Iterable[AnyBudget]) -> None:
-        self._fed(self.budgets.informer).feed(budgets)
+        self.informers[ZONE_BUDGETS.plural].feed(budgets)
 
     def lack_budgets(self, error: ApiError | None) -> None:
-        self._fed(self.budgets.informer).error = error
+        self.informers[ZONE_BUDGETS.plural].error = error
 
     def grow_old(self, age: timedelta) -> None:
         """Have caches that follow no more for so long."""
-        for informer in (self.set_informer, self.pod_informer):
-            self._fed(informer).shown_age = age
+        for resource in (STATEFULSETS, PODS):
+            self.informers[resource.plural].shown_age = age
 
     async def review(self, path: str, review: Review, within: timedelta) -> Verdict:
         hook = self.reviews.reviewer.hooks[path]
         verdict = await hook.review(review, self.clock.elapsed() + within)
         assert isinstance(verdict, Verdict)
         return verdict
-
-    @staticmethod
-    def _fed(informer: Any) -> FedInformer[Any]:
-        return cast(FedInformer[Any], informer)
