@@ -1,8 +1,8 @@
 """What controllers do: texts of commands beside this file and in its folders.
 
 The stage of each folder has its commands: live reads and workers here, rollouts from the plan to
-the last pod, one Rollout on an API server of a few dictionaries, look-ups in registries; policies
-and releases in a simulated cluster, and replicas from annotations to writes and calls.
+the last pod, look-ups in registries; policies and releases in a simulated cluster, one Rollout call
+by call, and replicas from annotations to writes and calls.
 """
 
 from collections.abc import Callable, Mapping
