@@ -1,21 +1,31 @@
-"""Pytest plugin: time of the event loop stands still while the machine is busy with others.
+"""Pytest plugin: time of the event loop stands still while the machine is busy with others, and
+hurries while the test waits for nothing but time.
 
 Limits of a fifth of a second are what many tests wait for in vain, and what none must meet by
-accident: a test that waits for a core meanwhile is given that time back. Computing and waiting take
-as long as ever. Tests against the real control plane keep the clock of the machine, since the other
-processes there do. `conftest.py` loads this.
+accident: a test that waits for a core meanwhile is given that time back. Computing takes as long as
+ever. Both ends of a socket are in this process: where none has news and no thread computes, only a
+timer can come next, and it comes in a tenth of its time. A test that starts a process waits as long
+as the machine takes. So do tests against the real control plane, since the other processes there
+do. `conftest.py` loads this.
 """
 
 import asyncio
 import selectors
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+Events = list[tuple[selectors.SelectorKey, int]]
+Select = Callable[[float | None], Events]
+
 # The most that one turn of the loop takes beyond what it computes.
 LONGEST_WAIT: Final = 0.01
+# How often a second passes in one, while only timers are left.
+HASTE: Final = 10
+# What a thread computes at least in a wait, if there is one that does.
+_COMPUTING: Final = 0.001
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
@@ -24,30 +34,41 @@ class SteadyLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         self._last = _read_clocks()
-        super().__init__(_ShortWaits(self.pass_time))
+        self._haste = HASTE
+        super().__init__(_ShortWaits(self._wait))
 
     def time(self) -> float:
         """Return the seconds since the loop began, the same ones for the whole turn."""
         return self._now
 
-    def pass_time(self) -> None:
-        """Count a turn."""
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """Start a process, and no more hurry: it has the time of the machine."""
+        self._haste = 1
+        return await super().subprocess_exec(*args, **options)
+
+    def _wait(self, select: Select, timeout: float | None) -> Events:
+        """Wait for events, but not for long, so that a wait shows how long the process waited."""
+        wanted = LONGEST_WAIT if timeout is None else timeout / self._haste
+        begin = time.process_time()
+        events = select(max(min(wanted, LONGEST_WAIT), 0))
+        is_idle = not events and time.process_time() - begin < _COMPUTING
         (wall, computing), self._last = self._last, _read_clocks()
-        spent = self._last[1] - computing
-        self._now += min(self._last[0] - wall, LONGEST_WAIT + spent)
+        passed = min(self._last[0] - wall, LONGEST_WAIT + self._last[1] - computing)
+        if is_idle and timeout is not None:  # the nearest timer, and no other before its turn
+            passed = max(passed, min(passed * self._haste, timeout))
+        self._now += passed
+        return events
 
 
 class _ShortWaits(selectors.DefaultSelector):
-    """Returns early, with no events, so that a wait shows how long the process really waited."""
+    """Leaves it to the loop how long it waits."""
 
-    def __init__(self, returns: Callable[[], None]) -> None:
+    def __init__(self, wait: Callable[[Select, float | None], Events]) -> None:
         super().__init__()
-        self._returns = returns
+        self._wait = wait
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT))
-        self._returns()
-        return events
+    def select(self, timeout: float | None = None) -> Events:
+        return self._wait(super().select, timeout)
 
 
 def _read_clocks() -> tuple[float, float]:
