@@ -22,10 +22,10 @@ settings.load_profile("gate")
 # are there for every test that requests them, and start nothing before.
 pytest_plugins = [
     "pytester",
+    "tests.steady_loop",
     "tests.watchdogs",
     "tests.goldens",
     "tests.named",
-    "tests.steady_loop",
     "tests.groups",
     "tests.proven",
     "tests.second_try",

@@ -13,6 +13,7 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -35,6 +36,9 @@ class SteadyLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self._last = _read_clocks()
         self._haste = HASTE
+        self._starved = _read_starved()
+        self.longest_stop = 0.0
+        """The most seconds for which it ran nothing that others gave to it."""
         super().__init__(_ShortWaits(self._wait))
 
     def time(self) -> float:
@@ -48,6 +52,9 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
     def _wait(self, select: Select, timeout: float | None) -> Events:
         """Wait for events, but not for long, so that a wait shows how long the process waited."""
+        stop = time.monotonic() - self._last[0]
+        if stop > self.longest_stop:
+            self.longest_stop = max(self.longest_stop, stop - (_read_starved() - self._starved))
         wanted = LONGEST_WAIT if timeout is None else timeout / self._haste
         begin = time.process_time()
         events = select(max(min(wanted, LONGEST_WAIT), 0))
@@ -74,6 +81,15 @@ class _ShortWaits(selectors.DefaultSelector):
 def _read_clocks() -> tuple[float, float]:
     """Return the time of the machine, and that of the processor in this thread."""
     return time.monotonic(), time.thread_time()
+
+
+def _read_starved() -> float:
+    """Return the seconds for which this thread wanted a core of the machine and had none."""
+    try:
+        fields = Path("/proc/thread-self/schedstat").read_text().split()
+    except OSError:
+        return 0.0
+    return int(fields[1]) / 1e9
 
 
 def pytest_asyncio_loop_factories(

@@ -45,7 +45,8 @@ def test_tasks_left_over_and_blocked_loops_fail_their_tests(
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeini(INI)
     pytester.makepyfile(GUARDED)
-    result = pytester.runpytest_subprocess("-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q")
+    plugins = ("tests.steady_loop", "tests.watchdogs", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-q", *(f"-p{name}" for name in plugins))
 
     result.assert_outcomes(passed=5, errors=2)
     result.stdout.fnmatch_lines(["*left over: *forgotten*", "*the loop stood still for ?.? s*"])
