@@ -1,6 +1,7 @@
 """Tasks with a parent, started in order and stopped in reverse; and work that callers share."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from datetime import timedelta
 from types import TracebackType
@@ -57,12 +58,15 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
 
 
 class Children(asyncio.TaskGroup):
-    """A TaskGroup that leaves its parent as it found it.
+    """A TaskGroup that leaves its parent as it found it, as all do from Python 3.13 on.
 
-    Before Python 3.13 a child that fails while the parent waits for the others at the end leaves a
-    request to cancel the parent behind. A timeout around it that expires later takes that request
-    for one of another caller, and lets CancelledError out instead of TimeoutError.
+    Before, a child that fails while the parent waits for the others at the end leaves a request to
+    cancel the parent behind. A timeout around it that expires later takes that request for one of
+    another caller, and lets CancelledError out instead of TimeoutError. And where a child fails, a
+    request of another caller that came meanwhile is lost, though the parent goes on.
     """
+
+    _parent_cancel_requested: bool  # of the library: by a child that has failed
 
     async def __aenter__(self) -> Self:
         self._before = _count_cancels()
@@ -74,28 +78,23 @@ class Children(asyncio.TaskGroup):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        was_steady = _count_cancels() == self._before
+        was_requested = self._parent_cancel_requested
         try:
             await super().__aexit__(kind, error, trace)
         except BaseExceptionGroup:
             task = asyncio.current_task()
-            if was_steady and task is not None and task.cancelling() > self._before:
-                task.uncancel()
+            if task is not None and sys.version_info < (3, 13):
+                if self._parent_cancel_requested and not was_requested:
+                    task.uncancel()
+                if task.cancelling() > self._before:  # by another, still: at its next await
+                    task.uncancel()
+                    task.cancel()
             raise
 
 
 def _count_cancels() -> int:
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def check_cancelled() -> None:
-    """Raise CancelledError where this task has been cancelled.
-
-    Before Python 3.13 a TaskGroup whose body fails loses a cancellation that comes while it ends.
-    """
-    if _count_cancels():
-        raise asyncio.CancelledError
 
 
 async def run_all(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFERENCES, Rewrites, WorkQueue
-from rollout_operator.aio.tasks import check_cancelled, gather_all, race
+from rollout_operator.aio.tasks import gather_all, race
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource, Served
 from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.responses import KindCatalog
@@ -308,7 +308,6 @@ class ChangeWatch:
             try:
                 await self._informer.run()
             except ApiError as error:
-                check_cancelled()
                 log.info("Polling: no watch", call=error.call, again_in=_REFUSED_PAUSE, err=error)
             self._requested.clear()
             await race(requested=self._requested.wait(), due=self._clock.sleep(_REFUSED_PAUSE))

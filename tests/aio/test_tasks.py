@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -135,6 +136,68 @@ async def test_a_parent_that_is_cancelled_stays_so() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert task.cancelled()
+
+
+@pytest.mark.parametrize("waits_inside", [True, False])
+@pytest.mark.parametrize("turns", range(-1, 5))
+async def test_a_cancellation_that_comes_as_a_child_fails_is_not_lost(
+    turns: int, *, waits_inside: bool
+) -> None:
+    """Just before, in the same turn, while another child cleans up; then the parent goes on."""
+    fails = asyncio.Event()
+
+    async def fail() -> None:
+        await fails.wait()
+        raise ValueError("broken")
+
+    async def clean_up_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def live() -> None:
+        with suppress(ExceptionGroup):
+            async with Children() as children:
+                children.create_task(fail())
+                children.create_task(clean_up_slowly())
+                await asyncio.sleep(60 if waits_inside else 0)
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(live())
+    await asyncio.sleep(0.01)
+    if turns < 0:
+        task.cancel()
+    fails.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if turns >= 0:
+        task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+
+
+async def test_a_child_that_fails_in_its_clean_up_loses_no_cancellation() -> None:
+    """A limit around both still ends what comes after it."""
+
+    async def fail_in_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("broken")
+
+    async def live() -> None:
+        async with asyncio.timeout(0.01):
+            with pytest.raises(ValueError, match="broken"):
+                await gather_all([fail_in_the_end()])
+            await asyncio.sleep(60)
+
+    with pytest.raises(TimeoutError):
+        await live()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
 
 async def test_a_child_that_fails_before_its_parent_waits_is_reported_as_well() -> None:
