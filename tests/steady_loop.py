@@ -28,6 +28,9 @@ HASTE: Final = 10
 # What a thread computes at least in a wait, if there is one that does.
 _COMPUTING: Final = 0.001
 
+# Shorter stops are not looked into: whether a core was free stands in a file.
+_STOP: Final = 0.5
+
 
 class SteadyLoop(asyncio.SelectorEventLoop):
     """A loop on real sockets; each turn takes what it computes, and what it waits for events."""
@@ -38,7 +41,7 @@ class SteadyLoop(asyncio.SelectorEventLoop):
         self._haste = HASTE
         self._starved = _read_starved()
         self.longest_stop = 0.0
-        """The most seconds for which it ran nothing that others gave to it."""
+        """The most seconds for which it ran nothing that others gave to it, if they are many."""
         super().__init__(_ShortWaits(self._wait))
 
     def time(self) -> float:
@@ -53,15 +56,15 @@ class SteadyLoop(asyncio.SelectorEventLoop):
     def _wait(self, select: Select, timeout: float | None) -> Events:
         """Wait for events, but not for long, so that a wait shows how long the process waited."""
         stop = time.monotonic() - self._last[0]
-        if stop > self.longest_stop:
+        if stop > max(self.longest_stop, _STOP):
             self.longest_stop = max(self.longest_stop, stop - (_read_starved() - self._starved))
         wanted = LONGEST_WAIT if timeout is None else timeout / self._haste
-        begin = time.process_time()
+        begin = time.process_time() if timeout else 0.0
         events = select(max(min(wanted, LONGEST_WAIT), 0))
-        is_idle = not events and time.process_time() - begin < _COMPUTING
         (wall, computing), self._last = self._last, _read_clocks()
         passed = min(self._last[0] - wall, LONGEST_WAIT + self._last[1] - computing)
-        if is_idle and timeout is not None:  # the nearest timer, and no other before its turn
+        if timeout and not events and time.process_time() - begin < _COMPUTING:
+            # To the nearest timer, and no further: each has its turn.
             passed = max(passed, min(passed * self._haste, timeout))
         self._now += passed
         return events
