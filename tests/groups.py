@@ -17,9 +17,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# By file: what is checked of a story is checked of the same playing. What is built is built once.
+# By file: what is checked of a story is checked of the same playing. What is built or parsed is so
+# once.
 TOGETHER: Final = (
     "tests/simulation/test_golden.py",
+    "tests/test_layers.py",
     "tests/test_image.py",
     "tests/release/test_distributions.py",
 )
