@@ -160,14 +160,18 @@ class ReviewStage(PlaneStage):
         await self.world.set_replicas(name, int(count))
 
     async def do_events(self, kind: str, name: str) -> str:
-        """Return the reasons of our Events on an object, as `kubectl describe` requests them."""
+        """Return the reasons of our Events on an object, as `kubectl describe` requests them.
+
+        How often one happened again is not told: where its own cache is late, the API server has a
+        write reviewed twice.
+        """
         # kubectl requests those of the core group: the same objects.
         selector = f"involvedObject.kind={kind},involvedObject.name={name}"
         where = (Resource("v1", "events"), self.world.namespace)
         found = (await self.world.api.list(*where, query={"fieldSelector": selector}))["items"]
         own = [one for one in found if one["reportingComponent"] == "rollout-operator"]
         return " ".join(
-            f"{one['reason']}{f' x{count}' if (count := _count(one)) > 1 else ''}"
+            one["reason"] + " again" * bool(one.get("series"))
             for one in sorted(own, key=lambda one: str(one["eventTime"]))
         )
 
@@ -668,7 +672,3 @@ def _missing_count(now: Snapshot, name: str, count: int) -> Missing:
 def _missing_wanted(now: Snapshot, name: str, count: int) -> Missing:
     found = now.sets[name]["spec"]["replicas"] if name in now.sets else "none"
     return "" if found == count else f"{name} wants {found}, not {count}"
-
-
-def _count(event: Json) -> int:
-    return int((event.get("series") or {}).get("count", 1))
