@@ -7,7 +7,7 @@ is read here, too.
 """
 
 import json
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -63,14 +63,6 @@ class _Request(Wire):
     operation: str | None = None
     dry_run: bool | None = None
     user_info: _UserInfo | None = None
-    object: msgspec.Raw = _NOTHING
-    old_object: msgspec.Raw = _NOTHING
-
-
-class _Review(Wire):
-    api_version: str = ""
-    kind: str = ""
-    request: _Request | None = None
 
 
 class _Head(Wire):
@@ -120,7 +112,27 @@ class _Object(Wire):
     spec: _Spec | None = None
 
 
-_REVIEW: Final = msgspec.json.Decoder(_Review)
+class _AnyRequest(_Request):
+    object: msgspec.Raw = _NOTHING
+    old_object: msgspec.Raw = _NOTHING
+
+
+class _KnownRequest(_Request):
+    object: _Object | None = None
+    old_object: _Object | None = None
+
+
+_R = TypeVar("_R", bound=_Request)
+
+
+class _Review(Wire, Generic[_R]):
+    api_version: str = ""
+    kind: str = ""
+    request: _R | None = None
+
+
+_ANY: Final = msgspec.json.Decoder(_Review[_AnyRequest])
+_KNOWN_OBJECTS: Final = msgspec.json.Decoder(_Review[_KnownRequest])
 _HEAD: Final = msgspec.json.Decoder(_Head)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _DELETION: Final = msgspec.json.Decoder(_Eviction)
@@ -169,8 +181,25 @@ def decode_owner(pod: bytes) -> tuple[str, str] | None:
 
 
 def _decode(body: bytes) -> Review:
+    """Read a review in one go where both objects are what we know, as nearly all are."""
     try:
-        wire = _REVIEW.decode(body)
+        wire = _KNOWN_OBJECTS.decode(body)
+    except _BROKEN:
+        return _decode_apart(body)
+    version, request = _VERSIONS.get(wire.api_version), wire.request
+    if version is None or wire.kind != KIND or request is None:
+        return _decode_apart(body)
+    old, new = request.old_object, request.object
+    if old is None or new is None or not (_is_known(old) and _is_known(new)):
+        return _decode_apart(body)
+    name = _name_object(new) or _name_object(old)
+    return _compose(version, request, name, _scalable(old), _scalable(new))
+
+
+def _decode_apart(body: bytes) -> Review:
+    """Read a review one part after the other, so that what cannot be read can be named."""
+    try:
+        wire = _ANY.decode(body)
     except _BROKEN as error:
         _refuse_other_kind(body)
         raise _undecodable(_describe(body, str(error))) from error
@@ -182,6 +211,19 @@ def _decode(body: bytes) -> Review:
         raise _undecodable("request: absent")
     old, old_name = _decode_object(request.old_object, "request.oldObject")
     new, new_name = _decode_object(request.object, "request.object")
+    review = _compose(version, request, new_name or old_name, old, new)
+    if isinstance(new, Unusable):
+        return msgspec.structs.replace(review, body=_keep(request))
+    return review
+
+
+def _compose(
+    version: Version,
+    request: _Request,
+    name: str,
+    old: Scalable | Unusable,
+    new: Scalable | Unusable,
+) -> Review:
     return Review(
         version=version,
         uid=request.uid,
@@ -189,12 +231,11 @@ def _decode(body: bytes) -> Review:
         resource=request.resource.resource if request.resource is not None else "",
         subresource=request.sub_resource or "",
         namespace=request.namespace or "",
-        name=request.name or new_name or old_name,
+        name=request.name or name,
         dry_run=bool(request.dry_run),
         user=_name_user(request.user_info),
         old=old,
         new=new,
-        body=_keep(request) if isinstance(new, Unusable) else b"",
     )
 
 
@@ -204,20 +245,29 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         wire = _OBJECT.decode(raw)
     except _BROKEN as error:
         return _explain(raw, field, str(error)), ""
-    kind = (wire.api_version, wire.kind)
+    if not _is_known(wire):
+        return Unusable(f"{field}: {_unsupported(wire.api_version, wire.kind)}"), _name_object(wire)
+    return _scalable(wire), _name_object(wire)
+
+
+def _is_known(wire: _Object) -> bool:
+    return (wire.api_version, wire.kind) in _KNOWN
+
+
+def _name_object(wire: _Object) -> str:
+    return (wire.metadata.name if wire.metadata is not None else None) or ""
+
+
+def _scalable(wire: _Object) -> Scalable:
     head, spec = wire.metadata or _ObjectHead(), wire.spec or _Spec()
-    name = head.name or ""
-    if kind not in _KNOWN:
-        return Unusable(f"{field}: {_unsupported(*kind)}"), name
-    if kind == _SCALE:
-        scale = Scalable(
+    if (wire.api_version, wire.kind) == _SCALE:
+        return Scalable(
             kind=wire.kind,
             uid=Uid(head.uid or ""),
             resource_version=head.resource_version or "",
             replicas=spec.replicas or 0,
         )
-        return scale, name
-    workload = Scalable(
+    return Scalable(
         kind=wire.kind,
         uid=Uid(head.uid or ""),
         resource_version=head.resource_version or "",
@@ -228,10 +278,9 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         service_name=spec.service_name or "",
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
     )
-    return workload, name
 
 
-def _keep(request: _Request) -> bytes:
+def _keep(request: _AnyRequest) -> bytes:
     """Return what the other hooks read of an object; a review of an Eviction may wait with it."""
     if request.sub_resource != _EVICTION:
         return bytes(request.object)
