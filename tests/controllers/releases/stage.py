@@ -20,6 +20,7 @@ from rollout_operator.kube.api import JsonObject, Resource
 from tests.controllers.releases.sandbox_stage import KINDS, OTHERS, OURS, SandboxStage
 
 PREFIX: Final = "rollout.kuberik.com/"
+HURRY: Final = "reconcile.fluxcd.io/requestedAt"
 LONG: Final = re.compile(r"(\w)\*(\d+)")
 SHORT: Final = {"ocirepositories": "oci", "kustomizations": "ks"}
 SLOW: Final = FaultOutcome(after=timedelta(seconds=2))
@@ -61,8 +62,9 @@ class PassStage(SandboxStage):
             texts = [f"{key.removeprefix(PREFIX)}={_cut(text)}" for key, text in pairs]
             yield f"annotated{_of(name)}", " ".join(texts) or "none"
         for body in self.world.list_all(kinds.OCI_REPOSITORIES[0]):
-            ref = body["spec"].get("ref", {})
-            yield f"oci/{body['metadata']['name']}", " ".join(ref.values())
+            ref = [*body["spec"].get("ref", {}).values()]
+            hurried = ["hurried"] * (HURRY in body["metadata"].get("annotations", {}))
+            yield f"oci/{body['metadata']['name']}", " ".join([*ref, *hurried])
 
     def get(self, resource: Resource, name: str) -> Any:
         """Return an object as the store has it, also after the end of the world."""
