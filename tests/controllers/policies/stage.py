@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from itertools import groupby, pairwise
+from itertools import cycle, groupby, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -16,14 +16,7 @@ import yaml
 from rollout_lab.model.fields import is_terminating, name_of
 from rollout_lab.model.history import Called, Commit
 from rollout_lab.model.request import STRATEGIC_PATCH
-from rollout_lab.network.faults import (
-    AS_USUAL,
-    Failure,
-    FaultOutcome,
-    NoFaults,
-    Occasion,
-    OccasionKind,
-)
+from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome
 from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.world import Sandbox
@@ -42,6 +35,7 @@ from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.names import PAUSED, TOPOLOGY_KEYS
 from rollout_operator.planning.policy_status import is_urgent
 from tests.controllers.releases.world import ReleaseSandbox
+from tests.controllers.trouble import Trouble
 from tests.judge.objects import read_pod
 from tests.model.cases import lengthen
 from tests.stories import Steps
@@ -72,21 +66,6 @@ def choose(pod: Any) -> Behaviour:
     if image == "late" or (image == "uneven" and name_of(pod) == "db-a-1"):
         seconds = 60
     return Behaviour(ready_after=timedelta(seconds=seconds))
-
-
-class Trouble(NoFaults):
-    """Hides events of one StatefulSet, or has another client be first with every status."""
-
-    hidden = ""
-    contests = False
-
-    def decide(self, occasion: Occasion) -> FaultOutcome:
-        name, path = occasion.name, (occasion.plural, occasion.verb)
-        if occasion.kind is OccasionKind.EVENT and self.hidden and name.startswith(self.hidden):
-            return FaultOutcome(fails=Failure.DROP)
-        is_status = path == (MULTI_AZ_ROLLOUTS.plural, "patch")
-        is_refused = self.contests and is_status and occasion.round % 2 == 1
-        return FaultOutcome(fails=Failure.CONFLICT) if is_refused else AS_USUAL
 
 
 class PolicyStage(Steps):
@@ -293,7 +272,9 @@ class PolicyStage(Steps):
         self.trouble.hidden = f"db-{letter}" if letter else ""
 
     async def do_contest(self) -> None:
-        self.trouble.contests = True
+        """Have another client be first with every status."""
+        refused = FaultOutcome(fails=Failure.CONFLICT)
+        self.trouble.script("patch multiazrollouts/status", cycle([refused, AS_USUAL]))
 
     async def do_forbid(self, verb: str = "") -> None:
         self.sandbox.api.forbidden.clear()

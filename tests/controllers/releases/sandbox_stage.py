@@ -7,23 +7,15 @@ are of the namespace `prod` unless another one stands before. The time is a Frid
 
 import json
 import re
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 import yaml
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import STRATEGIC_PATCH
-from rollout_lab.network.faults import (
-    AS_USUAL,
-    CrashPoint,
-    Failure,
-    FaultOutcome,
-    NoFaults,
-    Occasion,
-    OccasionKind,
-)
+from rollout_lab.network.faults import Failure, FaultOutcome
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.zones import ZoneSpec, statefulset
 
@@ -32,6 +24,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.units import format_rfc3339
 from tests import stories
 from tests.controllers.releases.world import ON, ReleaseSandbox
+from tests.controllers.trouble import Trouble
 
 SHOWN: Final = {
     "gate": kinds.ROLLOUT_GATES,
@@ -56,49 +49,6 @@ DB: Final = {"statefulSetSelector": {"matchLabels": {"app": "db"}}, "rollingUpda
 _TIMES: Final = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)")
 
 
-class Limits(NoFaults):
-    """The next calls of a kind go as scripted, caches of some kinds lag, and processes may die."""
-
-    def __init__(self) -> None:
-        self.lags: dict[str, timedelta] = {}
-        self.freezes: dict[str, timedelta] = {}
-        self.failed: Counter[str] = Counter()
-        self.death: tuple[int, CrashPoint] | None = None
-        """At the call of this number for releases, and where in it."""
-        self.calls = 0
-        self._scripts: defaultdict[str, deque[FaultOutcome]] = defaultdict(deque)
-
-    def script(self, call: str, outcomes: Iterable[FaultOutcome]) -> None:
-        """Decide what becomes of the next calls of a verb and a plural, as in `patch rollouts`."""
-        self._scripts[call].extend(outcomes)
-
-    def decide(self, occasion: Occasion) -> FaultOutcome:
-        lag = self.lags.get(occasion.plural, timedelta(0))
-        match occasion.kind:
-            case OccasionKind.EVENT:
-                freeze = self.freezes.pop(occasion.plural, timedelta(0))
-                return FaultOutcome(before=lag, freeze=freeze)
-            case OccasionKind.LIST:
-                return FaultOutcome(age=lag)
-            case OccasionKind.CALL:
-                return self._decide_call(occasion)
-        return AS_USUAL
-
-    def _decide_call(self, occasion: Occasion) -> FaultOutcome:
-        place = "/".join(filter(None, (occasion.plural, occasion.subresource)))
-        call = f"{occasion.verb} {place}"
-        if script := self._scripts.get(call):
-            outcome = script.popleft()
-            if outcome.fails is not None:
-                self.failed[f"{call} {outcome.fails}"] += 1
-            return outcome
-        if self.death is not None and occasion.verb in ("get", "patch"):
-            self.calls += 1
-            if self.calls == self.death[0]:
-                return FaultOutcome(crash=self.death[1])
-        return AS_USUAL
-
-
 class SandboxStage(stories.Steps):
     """A cluster with the namespace `prod`, and a process that makes releases happen."""
 
@@ -106,12 +56,12 @@ class SandboxStage(stories.Steps):
     shows_events = False
 
     def __init__(self) -> None:
-        self.limits = Limits()
+        self.trouble = Trouble()
         self.shown: dict[str, str] = {}
         self.seen = 0
 
     async def play(self, commands: Sequence[str]) -> list[str]:
-        async with ReleaseSandbox.opened(namespace="prod", faults=self.limits) as self.world:
+        async with ReleaseSandbox.opened(namespace="prod", faults=self.trouble) as self.world:
             self.api = self.world.sandbox.api
             return await super().play(commands)
 
@@ -169,7 +119,7 @@ class SandboxStage(stories.Steps):
 
     async def do_hold(self, call: str, count: str) -> None:
         """Have our own limits let the next such calls wait in vain: `hold "create gates" 5`."""
-        self.limits.script(call, [FaultOutcome(fails=Failure.THROTTLED)] * int(count))
+        self.trouble.script(call, [FaultOutcome(fails=Failure.THROTTLED)] * int(count))
 
     async def _create(self, kind: str, name: str, spec: Any, **metadata: Any) -> None:
         namespace, _, own = name.rpartition("/")

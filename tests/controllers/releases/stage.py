@@ -43,8 +43,8 @@ class PassStage(SandboxStage):
         events = _list_events(new)
         assert {one["regarding"]["kind"] for one in events} <= {"Rollout"}
         signs = [f"{one['reason']}{'!' * (one['type'] == 'Warning')}" for one in events]
-        failed = [_count(*each) for each in self.limits.failed.items()]
-        self.limits.failed.clear()
+        failed = [_count(*each) for each in self.trouble.failed.items()]
+        self.trouble.failed.clear()
         return [
             *[f"fails {', '.join(failed)}"] * bool(failed),
             *[f"calls {', '.join(counted)}"] * bool(counted),
@@ -134,15 +134,15 @@ class PassStage(SandboxStage):
         for word in outcomes:
             one, _, count = word.partition("*")
             outcome = known.get(one) or FaultOutcome(fails=Failure(one))
-            self.limits.script(call, [outcome] * int(count or 1))
+            self.trouble.script(call, [outcome] * int(count or 1))
 
     async def do_lag(self, seconds: str, *kinds: str) -> None:
         """Have caches of these kinds show what was so long ago."""
-        self.limits.lags = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
+        self.trouble.lags = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
 
     async def do_freeze(self, seconds: str, *kinds: str) -> None:
         """With the next event of these kinds have nothing of them come for so long."""
-        self.limits.freezes = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
+        self.trouble.freezes = dict.fromkeys(kinds, timedelta(seconds=float(seconds)))
 
     async def do_also(self) -> None:
         """Another OCIRepository of the Rollout."""

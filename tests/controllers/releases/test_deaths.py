@@ -26,7 +26,7 @@ MOST_CALLS: Final = 60
 async def play(death: tuple[int, CrashPoint] | None, lag: str) -> tuple[PassStage, dict[str, Any]]:
     """Return what must not depend on deaths."""
     stage = PassStage()
-    stage.limits.death = death
+    stage.trouble.death = death
     await stage.play([f"lag {lag} rollouts ocirepositories", *STORY])
     rollout = stage.get(ROLLOUTS, "app")
     fields = ("id", "message", "triggeredBy", "bakeStatus")
@@ -80,7 +80,7 @@ async def test_each_death_ends_the_same(point: CrashPoint, lag: str) -> None:
 
     for number in count(1):
         stage, found = await play((number, point), lag)
-        if stage.limits.calls < number:
+        if stage.trouble.calls < number:
             break
         assert found == expected, number
         assert list_applied(stage) == ["1.0.0", "1.1.0"], number

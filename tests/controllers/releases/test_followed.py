@@ -37,7 +37,7 @@ from rollout_operator.releases.schedules import (
 from rollout_operator.releases.sources import build_wide_checks
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fed_context import FedContext
-from tests.controllers.releases.sandbox_stage import Limits
+from tests.controllers.trouble import Trouble
 from tests.kube.cache.stage import Script
 from tests.planning.releases.builders import START, gate
 from tests.planning.releases.schedules.schedule_builders import schedule
@@ -54,9 +54,9 @@ MINUTE: Final = timedelta(minutes=1)
 @in_virtual_time
 async def test_gates_as_a_schedule_knows_them_while_the_cache_lags() -> None:
     """REL-99, RELB-31 (l)."""
-    limits, clock = Limits(), VirtualClock()
+    trouble, clock = Trouble(), VirtualClock()
     api = open_api("prod")
-    client = open_client(api, limits)
+    client = open_client(api, trouble)
     cached = build_caches(
         FedContext(client, clock, None, "-kubernetes.namespace=prod"), client
     ).gates
@@ -64,7 +64,7 @@ async def test_gates_as_a_schedule_knows_them_while_the_cache_lags() -> None:
     async with TaskStack() as tasks:
         tasks.start("gates", cached.run(clock))
         await clock.sleep(SECOND)
-        limits.lags["rolloutgates"] = timedelta(minutes=2)
+        trouble.lags["rolloutgates"] = timedelta(minutes=2)
 
         # It counts from its creation on, though no cache shows it, and for half a minute at most.
         await gates.carry_out(CreateGate(wanted=WANTED))
@@ -82,7 +82,7 @@ async def test_gates_as_a_schedule_knows_them_while_the_cache_lags() -> None:
 
         # And what another client deleted once the cache shows that, not half a minute later.
         await clock.sleep(timedelta(minutes=3))
-        limits.lags.clear()
+        trouble.lags.clear()
         await gates.carry_out(CreateGate(wanted=WANTED))
         await clock.sleep(SECOND)
         assert len(gates.list_all()) == 1
