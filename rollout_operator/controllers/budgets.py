@@ -34,7 +34,7 @@ from rollout_operator.guards.departed import BUDGET
 from rollout_operator.guards.grants import GrantState, InFlight, Recorder, read_record
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject, LiveReader, list_items
 from rollout_operator.kube.informer import Collection
-from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import AnyBudget, BudgetStore, PodStore
 from rollout_operator.model.budget import BudgetStatus, DisruptionSource
@@ -209,19 +209,16 @@ class Budgets(Feature):
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
         self._store = BudgetStore()
-        self.informer = context.make_informer(
-            client,
-            Collection(
-                resource=ZONE_BUDGETS,
-                namespace=context.namespace,
-                decode=decode_budget,
-                store=self._store,
-            ),
+        collection: Collection[AnyBudget] = Collection(
+            resource=ZONE_BUDGETS,
+            namespace=context.namespace,
+            decode=decode_budget,
+            store=self._store,
         )
-        self.informer.on_change(self._on_budget)
+        self.kind = FollowedKind(client, collection, partial(context.make_informer, client))
+        self.kind.on_change(self._on_budget)
         context.departed.add_kind(BUDGET, self._list_names, self._selects)
-        self.informer.on_change(context.events.on_budget)
-        self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
+        self.kind.on_change(context.events.on_budget)
         self.process = name = context.make_name()
         common = ArbiterContext(
             budgets=self.catalog,
@@ -234,7 +231,7 @@ class Budgets(Feature):
             find_downscale=context.downscales.find_among,
             find_newcomers=context.arrivals.get,
             find_departed=lambda name, live: context.departed.list_zones((BUDGET, name), live),
-            age=lambda: max(context.age, self._follow.age),
+            age=lambda: max(context.age, self.kind.age),
             now=partial(context.get_time, granting),
             clock=context.clock,
             metrics=context.metrics,
@@ -258,10 +255,10 @@ class Budgets(Feature):
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
-        tasks.start("budget informer", self._follow.run(self._context.clock))
+        tasks.start("budget informer", self.kind.run(self._context.clock))
 
     async def wait_known(self) -> None:
-        await self._follow.wait_answered()
+        await self.kind.wait_answered()
 
     def start(self, tasks: TaskStack) -> None:
         self.arbiter.begin()
@@ -302,15 +299,15 @@ class Budgets(Feature):
         return selector is not None and selects(selector, sts.labels)
 
     def _describe_unknown(self) -> str | None:
-        lack = None if self._follow.is_forbidden else self._follow.lack
+        lack = None if self.kind.is_forbidden else self.kind.lack
         return None if lack is None else f"not followed yet: {lack}"
 
     def _find_lack(self, source: DisruptionSource) -> str | None:
         # A role of an earlier release does not show budgets: rollouts go on as they did under it,
         # evictions come to the operator only where a webhook configuration names them.
-        if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
+        if source is DisruptionSource.ROLLOUT and self.kind.is_forbidden:
             return None
-        return self._follow.lack
+        return self.kind.lack
 
 
 # Changes of a budget within this time are one write.
@@ -367,7 +364,7 @@ class BudgetReports(Feature):
         context.pod_informer.on_change(self._on_pod)
         context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
         context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
-        budgets.informer.on_change(lambda old, new: self._wake_all())
+        budgets.kind.on_change(lambda old, new: self._wake_all())
         self._is_running = False
 
     def start(self, tasks: TaskStack) -> None:

@@ -47,7 +47,7 @@ from rollout_operator.kube.api import (
     Reader,
 )
 from rollout_operator.kube.informer import Collection
-from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
@@ -304,16 +304,13 @@ class PolicyController(Feature):
         self._context, namespace = context, context.namespace
         client = context.open("following policies", Priority.LIST)
         self.store = PolicyStore()
-        self.informer = context.make_informer(
-            client,
-            Collection(
-                resource=MULTI_AZ_ROLLOUTS,
-                namespace=namespace,
-                decode=decode_watched_policy,
-                store=self.store,
-            ),
+        collection: Collection[WatchedPolicy | Unreadable] = Collection(
+            resource=MULTI_AZ_ROLLOUTS,
+            namespace=namespace,
+            decode=decode_watched_policy,
+            store=self.store,
         )
-        self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, namespace)
+        self._kind = FollowedKind(client, collection, partial(context.make_informer, client))
         self.owners = Owners(self.store, context.sets, context.clock)
         observing = context.open("observing policies", Priority.READ)
         recording = context.open("recording policies", Priority.ANSWER)
@@ -360,7 +357,7 @@ class PolicyController(Feature):
         downscales = self._context.downscales
         return dataclasses.replace(
             observer,
-            watches=(*observer.watches, self._follow),
+            watches=(*observer.watches, self._kind),
             # Of any label group that the policy drives (MAZ-35).
             find_downscale=lambda group, sets: downscales.find_among(sets),
             find_driver=lambda group: None,
@@ -374,9 +371,9 @@ class PolicyController(Feature):
         context.set_informer.on_change(self.owners.on_set)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
-        self.informer.on_change(self._record_left)
-        self.informer.on_change(self.owners.on_policy)
-        self.informer.on_change(self._on_policy)
+        self._kind.on_change(self._record_left)
+        self._kind.on_change(self.owners.on_policy)
+        self._kind.on_change(self._on_policy)
         self.owners.on_change(self._wake_all)
         context.process.nodes.on_change(self._wake_all)
         context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
@@ -386,7 +383,7 @@ class PolicyController(Feature):
         context.departed.on_change(POLICY, self.controller.add)
 
     def follow(self, tasks: TaskStack) -> None:
-        tasks.start("policy informer", self._follow.run(self._context.clock))
+        tasks.start("policy informer", self._kind.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
         self._wake_all()
@@ -398,11 +395,11 @@ class PolicyController(Feature):
 
     def find_driver(self, group: GroupName) -> str | None:
         """Return the policy that drives a group; empty where that is not known yet."""
-        if self._follow.lack is None:
+        if self._kind.lack is None:
             return self.owners.find_driver(group)
         # The base Role grants list alone, so that an informer may be refused at its first watch.
-        error = self.informer.last_error
-        return None if self._follow.is_forbidden or isinstance(error, Denied) else ""
+        error = self._kind.watch_error
+        return None if self._kind.is_forbidden or isinstance(error, Denied) else ""
 
     def describe(self) -> Iterator[PolicyDescription]:
         for policy in sorted(self.store.list_all(), key=lambda each: each.name):

@@ -1,204 +1,179 @@
-"""Informers of kinds that a cluster may lack or a role may hide.
+"""Kinds that a cluster may lack or a role may hide, followed once there is something to follow.
 
-`OptionalInformer` follows a kind once it is there, `FollowedKind` whichever version is served. What
-an absence means is left to callers.
+What an absence means is left to callers.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Final, Generic, NoReturn
+from typing import Final, Generic, NoReturn, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import REFUSED_WATCHES
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.informer import Informer
-from rollout_operator.kube.store import Cached, WatchedStore
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import Cached, Store
 from rollout_operator.model.names import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched
 from rollout_operator.telemetry.logs import log
 
-# At first more often: what is installed with the operator may come a moment after it. Later on a
-# definition is installed, or a role changed, by a person. To watch definitions instead would need a
-# right in the whole cluster.
-CHECK_INTERVAL: Final = REFUSED_WATCHES.most
 # After an error that says nothing of the kind.
 RETRY: Final = timedelta(seconds=1)
-
-# A definition is installed, or a role changed, by a person who waits for it.
+# Of a kind that comes and goes: a person installs a definition, or changes a role, and waits.
 FOLLOW_CHECK_INTERVAL: Final = timedelta(seconds=10)
 
 
-class OptionalInformer(Generic[Cached]):
-    """Runs an informer for as long as there is something to follow."""
+class FollowedKind(Generic[Cached]):
+    """The objects of a kind, for as long as `run` runs.
+
+    A kind that comes and goes takes its objects with it. Of any other they stay in the store.
+    """
 
     def __init__(
-        self, informer: Informer[Cached], client: Reader, resource: Resource, namespace: str
+        self,
+        client: Reader,
+        collection: Collection[Cached],
+        make_informer: Callable[[Collection[Cached]], Informer[Cached]],
+        *,
+        versions: Sequence[Resource] = (),
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._informer: Informer[Cached] = informer
+        """`versions` are those of a kind that comes and goes: the first that is served is followed.
+
+        `check` is called before a list; it raises NotFound where this process has none of the kind.
+        """
         self._client = client
-        self._resource = resource
-        self._namespace = namespace
-        self._answered = asyncio.Event()
-        self._error: ApiError | None = None
-        # Whether the newest answer said of the kind why there is nothing to follow.
-        self._is_refused = False
-        self._refusals = 0
-
-    @property
-    def is_absent(self) -> bool:
-        """Return whether the cluster does not, or no longer, have this kind."""
-        return isinstance(self._error or self._informer.last_error, NotFound)
-
-    @property
-    def is_forbidden(self) -> bool:
-        return isinstance(self._error, Denied)
-
-    @property
-    def lack(self) -> str | None:
-        if self._informer.has_synced or self.is_absent:
-            return None
-        return str(self._error or self._informer.last_error or "no answer yet")
-
-    @property
-    def age(self) -> timedelta:
-        """Return the age of the cache's newest proof of life; zero if there is no cache."""
-        has_list = self._informer.has_synced and not self.is_absent
-        return self._informer.age if has_list else timedelta(0)
-
-    async def wait_answered(self) -> None:
-        await self._answered.wait()
-
-    async def run(self, clock: Clock) -> NoReturn:
-        while not await self._is_there():
-            wait = REFUSED_WATCHES.bound(self._refusals) if self._is_refused else RETRY
-            await clock.sleep(wait)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._informer.run(), name=f"{self._resource.plural} informer")
-            await self._informer.wait_synced()
-            self._answered.set()
-        raise AssertionError("an informer runs until it is cancelled")
-
-    async def _is_there(self) -> bool:
-        try:
-            await self._client.fetch_page(self._resource, self._namespace, limit=1)
-        except ApiError as error:
-            self._record(error)
-            return False
-        self._error = None
-        return True
-
-    def _record(self, error: ApiError) -> None:
-        self._is_refused = isinstance(error, NotFound | Denied)
-        self._refusals += self._is_refused
-        if self._answered.is_set() and not self._is_refused:
-            log.debug("Kind not checked", kind=self._resource.kind, err=error)
-            return  # it says nothing of the kind: what was known stays
-        is_news = type(error) is not type(self._error)
-        self._error = error
-        if self._is_refused:
-            self._answered.set()
-        if is_news:
-            write_log = log.info if isinstance(error, NotFound) else log.warn
-            write_log("Kind is not followed", kind=self._resource.kind, err=error)
-
-
-OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
-
-
-class KindSource(msgspec.Struct, frozen=True, kw_only=True):
-    resources: Sequence[Resource]
-    namespace: str
-    client: Reader
-    make_informer: Callable[[Resource], Informer[AnyWatched]]
-    check: Callable[[], Awaitable[None]] | None = None
-    """Called before a list; raises NotFound where the kind is absent for this process."""
-
-
-class FollowedKind:
-    """The objects of a kind in one namespace, for as long as `run` runs."""
-
-    def __init__(self, source: KindSource, store: WatchedStore) -> None:
-        self.store = store
-        self._source = source
-        self._informer: Informer[AnyWatched] | None = None
+        self._collection: Collection[Cached] = collection
+        self._create_informer: Callable[[Collection[Cached]], Informer[Cached]] = make_informer
+        self._may_go = bool(versions)
+        self._versions = versions or (collection.resource,)
+        self._check = check
+        self._informer: Informer[Cached] | None = None
         self._resource: Resource | None = None
         self._error: ApiError | None = None
-        self._callbacks: list[OnWatched] = []
+        self._answered = asyncio.Event()
+        self._served = asyncio.Event()
+        self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self._on_news: list[Callable[[], None]] = []
+        if not self._may_go:  # its metrics exist before it does
+            self._informer = self._make_informer(collection)
 
     @property
     def kind(self) -> str:
-        return self._source.resources[0].kind
+        return self._collection.resource.kind
+
+    @property
+    def store(self) -> Store[Cached]:
+        return self._collection.store
 
     @property
     def resource(self) -> Resource | None:
+        """Return the version that is followed."""
         return self._resource
 
     @property
     def is_absent(self) -> bool:
-        return isinstance(self._error, NotFound)
+        """Return whether the cluster does not, or no longer, have this kind."""
+        return isinstance(self._error or self.watch_error, NotFound)
 
     @property
     def is_forbidden(self) -> bool:
         return isinstance(self._error, Denied)
 
     @property
-    def refusal(self) -> Denied | None:
-        error = None if self._informer is None else self._informer.last_error
-        return error if isinstance(error, Denied) else None
+    def watch_error(self) -> ApiError | None:
+        return None if self._informer is None else self._informer.last_error
 
     @property
     def is_awaited(self) -> bool:
         """Return whether there has been neither a list nor an error yet."""
-        informer = self._informer
-        if informer is None:
-            return self._error is None
-        return not informer.has_synced and informer.last_error is None
+        return not self._has_synced and (self._error or self.watch_error) is None
 
     @property
     def lack(self) -> str | None:
-        informer = self._informer
-        if self.is_absent or (informer is not None and informer.has_synced):
+        if self._has_synced or self.is_absent:
             return None
-        error = self._error or (informer and informer.last_error)
-        return f"{self.kind}: {error or 'no answer yet'}"
+        return str(self._error or self.watch_error or "no answer yet")
+
+    @property
+    def named_lack(self) -> str | None:
+        return None if (lack := self.lack) is None else f"{self.kind}: {lack}"
 
     @property
     def age(self) -> timedelta:
+        """Return the age of the cache's newest proof of life; zero if there is no cache."""
         informer = self._informer
-        return timedelta(0) if informer is None or not informer.has_synced else informer.age
+        if informer is None or not informer.has_synced or self.is_absent:
+            return timedelta(0)
+        return informer.age
 
-    def on_change(self, callback: OnWatched) -> None:
+    @property
+    def _has_synced(self) -> bool:
+        return self._informer is not None and self._informer.has_synced
+
+    def on_change(self, callback: Callable[[Cached | None, Cached | None], None]) -> None:
         self._callbacks.append(callback)
 
     def on_news(self, callback: Callable[[], None]) -> None:
         """Call back when the kind becomes listable, or the reason why it is not changes."""
         self._on_news.append(callback)
 
+    def refresh(self, cause: str) -> None:
+        if self._informer is not None:
+            self._informer.refresh(cause)
+
+    async def wait_answered(self) -> None:
+        """Wait until all objects are known, or why there are none."""
+        await self._answered.wait()
+        if self._served.is_set():
+            await self.wait_synced()
+
+    async def wait_synced(self) -> None:
+        await self._served.wait()
+        if self._informer is not None:
+            await self._informer.wait_synced()
+
     async def run(self, clock: Clock) -> NoReturn:
         while True:
-            if (resource := await self._find_served()) is None:
-                self._forget()
-                is_known = isinstance(self._error, NotFound | Denied)
-                await clock.sleep(FOLLOW_CHECK_INTERVAL if is_known else RETRY)
-                continue
-            informer = self._source.make_informer(resource)
-            informer.on_change(self._notify)
-            self._resource, self._informer = resource, informer
+            self._resource = resource = await self._wait_served(clock)
+            self._served.set()
+            self._answered.set()
+            if self._informer is not None and not self._may_go:
+                await self._informer.run()  # until cancelled
+            collection = replace(self._collection, resource=resource)
+            self._informer = informer = self._make_informer(collection)
             log.info("Following a kind", kind=self.kind, version=resource.version)
             await race(informer=informer.run(), absence=_wait_absent(informer, clock))
 
+    def _make_informer(self, collection: Collection[Cached]) -> Informer[Cached]:
+        informer = self._create_informer(collection)
+        informer.on_change(self._notify)
+        return informer
+
+    async def _wait_served(self, clock: Clock) -> Resource:
+        passes = 1
+        while (resource := await self._find_served()) is None:
+            wait = RETRY
+            if isinstance(self._error, NotFound | Denied):
+                self._answered.set()
+                # Soon at first: what is installed with the operator may come a moment after it.
+                # To watch definitions instead would need a right in the whole cluster.
+                wait = REFUSED_WATCHES.bound(passes)
+                wait = min(wait, FOLLOW_CHECK_INTERVAL) if self._may_go else wait
+            await clock.sleep(wait)
+            passes += 1
+        return resource
+
     async def _find_served(self) -> Resource | None:
         """Return the first version that can be listed; None leaves the reason in `_error`."""
-        for resource in self._source.resources:
+        for resource in self._versions:
             try:
-                if self._source.check is not None:
-                    await self._source.check()
-                await self._source.client.fetch_page(resource, self._source.namespace, limit=1)
+                if self._check is not None:
+                    await self._check()
+                await self._client.fetch_page(resource, self._collection.namespace, limit=1)
             except ApiError as error:
                 self._record(error)
                 if not isinstance(error, NotFound):
@@ -206,9 +181,15 @@ class FollowedKind:
             else:
                 self._set_error(None)
                 return resource
+        if self._may_go and self.is_absent:
+            self._forget()
         return None
 
     def _record(self, error: ApiError) -> None:
+        is_refusal = isinstance(error, NotFound | Denied)
+        if isinstance(self._error, NotFound | Denied) and not is_refusal:
+            log.debug("Kind not checked", kind=self.kind, err=error)
+            return  # it says nothing of the kind: what was known stays
         if type(error) is not type(self._error):
             write_log = log.info if isinstance(error, NotFound) else log.warn
             write_log("Kind is not followed", kind=self.kind, err=error)
@@ -221,19 +202,20 @@ class FollowedKind:
             callback()
 
     def _forget(self) -> None:
-        """Forget all objects, but only if the cluster says that the kind is absent."""
-        if not self.is_absent or self._informer is None:
-            return
         self._informer = self._resource = None
         for old, new in self.store.replace_all(()):
             self._notify(old, new)
 
-    def _notify(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+    def _notify(self, old: Cached | None, new: Cached | None) -> None:
         for callback in self._callbacks:
             callback(old, new)
 
 
-async def _wait_absent(informer: Informer[AnyWatched], clock: Clock) -> None:
+WatchedKind: TypeAlias = FollowedKind[AnyWatched]
+OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
+
+
+async def _wait_absent(informer: Informer[Cached], clock: Clock) -> None:
     """Wait until the cluster says that what is followed is not there any more."""
     while not isinstance(informer.last_error, NotFound):
         await clock.sleep(FOLLOW_CHECK_INTERVAL)

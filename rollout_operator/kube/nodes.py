@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import NODES, Reader
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.store import NodeStore
 from rollout_operator.model.decode.objects import decode_node
 from rollout_operator.model.names import TOPOLOGY_KEYS, Unreachable
@@ -38,18 +38,14 @@ class FollowedNodes:
         self._on_change: list[Callable[[], None]] = []
         self._is_reported = True
         self._store = NodeStore()
-        self._informer = make_informer(
-            Collection(
-                resource=NODES,
-                namespace="",
-                decode=lambda raw: decode_node(raw, self._keys),
-                store=self._store,
-            )
+        collection: Collection[Node | Unreadable] = Collection(
+            resource=NODES,
+            namespace="",
+            decode=lambda raw: decode_node(raw, self._keys),
+            store=self._store,
         )
-        self._follow: OptionalInformer[Node | Unreadable] = OptionalInformer(
-            self._informer, client, NODES, ""
-        )
-        self._informer.on_change(lambda old, new: self._report_soon())
+        self._follow = FollowedKind(client, collection, make_informer)
+        self._follow.on_change(lambda old, new: self._report_soon())
         self._requested = asyncio.Event()
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -71,7 +67,7 @@ class FollowedNodes:
             raise Unreachable(f"nodes: {lack}")
         nodes = self._store.list_all()
         if is_new or any(isinstance(node, Node) and key not in node.keys for node in nodes):
-            self._informer.refresh(f"label {key} of nodes")
+            self._follow.refresh(f"label {key} of nodes")
             raise Unreachable(f"nodes: not listed yet with label {key}")
         return {node.name: node.labels for node in nodes}
 

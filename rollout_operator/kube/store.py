@@ -87,11 +87,13 @@ def name_set(pod: Pod | Unreadable) -> str:
 class Store(Generic[Cached]):
     """Slim objects by namespace and name. Not for use by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, list_tags: Callable[[Cached], Iterable[str]] | None = None) -> None:
+        """`list_tags` returns what an object mentions, for `list_tagged`."""
         self._items: dict[Key, Cached] = {}
         self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
-        self._indexes: list[_Index[Cached, Any]] = []
+        self._by_tag: _Index[Cached, str] = _Index(list_tags or (lambda item: ()))
+        self._indexes: list[_Index[Cached, Any]] = [self._by_tag] if list_tags else []
         self._on_replaced: list[Callable[[], None]] = []
 
     def on_replaced(self, callback: Callable[[], None]) -> None:
@@ -110,6 +112,9 @@ class Store(Generic[Cached]):
 
     def get(self, namespace: str, name: str) -> Cached | None:
         return self._items.get((namespace, name))
+
+    def list_tagged(self, *tags: str) -> Sequence[Cached]:
+        return self._by_tag.tagged(*tags)
 
     def find_deletion(self, uid: Uid) -> str:
         """Return the version by which an object went lately; empty where that was not seen."""
@@ -255,21 +260,7 @@ BudgetStore: TypeAlias = Store[AnyBudget]
 ConfigurationStore: TypeAlias = Store[Configuration]
 NodeStore: TypeAlias = Store[Node | Unreadable]
 PolicyStore: TypeAlias = Store[WatchedPolicy | Unreadable]
-
-
-class WatchedStore(Store[AnyWatched]):
-    """Objects of any kind, found by what they mention."""
-
-    def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda content: ()) -> None:
-        """`list_tags` returns what the content of an object mentions."""
-        super().__init__()
-        self._by_tag: _Index[AnyWatched, str] = _Index(
-            lambda item: list_tags(item.decoded) if isinstance(item, WatchedObject) else ()
-        )
-        self._indexes.append(self._by_tag)
-
-    def list_tagged(self, *tags: str) -> Sequence[AnyWatched]:
-        return self._by_tag.tagged(*tags)
+WatchedStore: TypeAlias = Store[AnyWatched]
 
 
 class _Index(Generic[Cached, _Tag]):

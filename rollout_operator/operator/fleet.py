@@ -43,7 +43,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Store
 from rollout_operator.model.budget import EventRecord
@@ -204,7 +204,7 @@ class Engine:
             self._policies.on_change(self._rollouts.waker.wake_all)
         if self._releases is not None:
             self._features = (*self._features, self._releases)
-        self._budgets.informer.on_change(lambda old, new: self._rollouts.waker.wake_all())
+        self._budgets.kind.on_change(lambda old, new: self._rollouts.waker.wake_all())
         self._reviews: Reviews | None = None
         self._observer = context.make_observer(context.following)
         self.health = context.health
@@ -582,12 +582,10 @@ class _Discovery:
         self._process = process
         self._found = found
         self._client = process.open("following the cluster", Priority.LIST)
-        self._set_informer = self._make_informer(STATEFULSETS, _decode_member, self._on_set)
-        self._sets = self._follow(STATEFULSETS, self._set_informer)
+        self._sets = self._follow(STATEFULSETS, _decode_member, self._on_set)
         others = (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS, *[ROLLOUTS] * process.settings.drives_releases)
         self._others = [
-            self._follow(kind, self._make_informer(kind, place_decoder(kind.kind), self._on_object))
-            for kind in others
+            self._follow(kind, place_decoder(kind.kind), self._on_object) for kind in others
         ]
         self._answered = asyncio.Event()
 
@@ -608,7 +606,7 @@ class _Discovery:
                 self._answered.set()
             # An account that may not list StatefulSets does not try the others: one warning is
             # enough.
-            await self._set_informer.wait_synced()
+            await self._sets.wait_synced()
             for kind in self._others:
                 tasks.create_task(kind.run(clock), name="other kinds of the cluster")
             with suppress(TimeoutError):
@@ -617,28 +615,27 @@ class _Discovery:
                         await kind.wait_answered()
             self._answered.set()
 
-    def _make_informer(
+    def _follow(
         self,
         resource: Resource,
         decode: Callable[[bytes | msgspec.Raw], WatchedObject],
         on_change: Callable[[AnyWatched | None, AnyWatched | None], None],
-    ) -> Informer[AnyWatched]:
+    ) -> FollowedKind[AnyWatched]:
         process = self._process
         of: Collection[AnyWatched] = Collection(
-            resource=_everywhere(resource),
+            resource=replace(resource, is_namespaced=False),
             namespace="",
             decode=decode,
             store=Store(),
             slots=process.pages,
         )
-        informer = Informer(self._client, of, process.metrics, process.clock, process.rng)
-        informer.on_change(on_change)
-        return informer
-
-    def _follow(
-        self, resource: Resource, informer: Informer[AnyWatched]
-    ) -> OptionalInformer[AnyWatched]:
-        return OptionalInformer(informer, self._client, _everywhere(resource), "")
+        kind = FollowedKind(
+            self._client,
+            of,
+            lambda of: Informer(self._client, of, process.metrics, process.clock, process.rng),
+        )
+        kind.on_change(on_change)
+        return kind
 
     def _on_set(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         if new is not None and (new.group if isinstance(new, Unreadable) else new.decoded):
@@ -647,10 +644,6 @@ class _Discovery:
     def _on_object(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         if new is not None and new.namespace:
             self._found(new.namespace)
-
-
-def _everywhere(resource: Resource) -> Resource:
-    return replace(resource, is_namespaced=False)
 
 
 @dataclass(slots=True)

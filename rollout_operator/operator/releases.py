@@ -23,7 +23,7 @@ from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import ApiClient, JsonObject, Resource
 from rollout_operator.kube.connection import choose_proxy
 from rollout_operator.kube.informer import Informer
-from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.kinds import WatchedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.budget import EventRecord
@@ -147,7 +147,7 @@ class _Named(Feature, Generic[C]):
 
     _controller: C
 
-    def __init__(self, kind: FollowedKind, span: str, count: int, rng: Callable[[], float]) -> None:
+    def __init__(self, kind: WatchedKind, span: str, count: int, rng: Callable[[], float]) -> None:
         self._kind = kind
         self._queue: Controller[str] = Controller(span, self._reconcile, workers=count, rng=rng)
         self.controllers = (self._queue,)
@@ -598,7 +598,7 @@ class _Schedules(_Named[ScheduleController]):
 def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
     make_informer = partial(context.make_informer, client)
 
-    def follow_here(*resources: Resource) -> FollowedKind:
+    def follow_here(*resources: Resource) -> WatchedKind:
         return follow_kind(resources, client, make_informer, context.namespace)
 
     return ReleaseCaches(
@@ -747,7 +747,7 @@ def _follow_cluster(process: Process) -> ScheduleKinds:
 
     def follow(
         resource: Resource, check: Callable[[], Awaitable[None]] | None = None
-    ) -> FollowedKind:
+    ) -> WatchedKind:
         return follow_kind(
             [resource],
             client,

@@ -19,7 +19,7 @@ import msgspec
 
 from rollout_operator.controllers.worker import NewestObjects
 from rollout_operator.kube.api import ROLLOUTS, Applier, JsonObject, Patcher, Reader, Resource
-from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.kinds import WatchedKind
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.names import (
@@ -137,11 +137,11 @@ class FluxObjects:
         self,
         client: _FluxClient,
         namespace: str,
-        repositories: FollowedKind,
-        kustomizations: FollowedKind,
+        repositories: WatchedKind,
+        kustomizations: WatchedKind,
     ) -> None:
         self._client, self._namespace = client, namespace
-        self._kinds: Mapping[str, FollowedKind] = {
+        self._kinds: Mapping[str, WatchedKind] = {
             OCI_REPOSITORY: repositories,
             KUSTOMIZATION: kustomizations,
         }
@@ -320,7 +320,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         }
         for kind, reason in reasons.items():
             if kind.is_forbidden:
-                raise _Unobserved(str(kind.lack), reason)
+                raise _Unobserved(str(kind.named_lack), reason)
         if caches.policies.is_absent:
             raise _Unobserved(NO_POLICIES, candidates.NO_FLUX)
 
@@ -334,7 +334,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         return await self._read(place, self.caches.policies, decode_image_policy)
 
     async def _read(
-        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], _Kept]
+        self, place: FluxReference, kind: WatchedKind, decode: Callable[[JsonBytes], _Kept]
     ) -> _Kept:
         """Return an object from the cache, or from another namespace by a live read."""
         text = f"{place.kind} {place.namespace}/{place.name}"

@@ -19,7 +19,7 @@ from rollout_operator.aio.tasks import gather_all
 from rollout_operator.controllers.worker import RECHECK
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import Reader, Resource, list_items
-from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.kinds import WatchedKind
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.decode.wire import decode_shallow
@@ -395,7 +395,7 @@ class SharedReleases(msgspec.Struct):
     namespaces: dict[str, NamespaceChecks] = {}
     wake_others: Callable[[Sequence[ReleaseRollout]], None] = lambda rollouts: None
     """Wakes the HealthChecks of namespaces that this process does not look after."""
-    schedules: list[FollowedKind] = []
+    schedules: list[WatchedKind] = []
     cluster_schedules: ScheduleKinds | None = None
     """None if they are ignored."""
 

@@ -22,11 +22,19 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.controllers.worker import RECHECK
 from rollout_operator.kube.api import ROLLOUT_GATES, JsonObject, Precondition, TimedPatcher, Writer
-from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.kinds import WatchedKind
 from rollout_operator.kube.store import is_older
 from rollout_operator.model import names
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
-from rollout_operator.model.names import ApiError, Conflict, DecodeError, NotFound, Throttled, Uid
+from rollout_operator.model.names import (
+    ApiError,
+    Conflict,
+    DecodeError,
+    Denied,
+    NotFound,
+    Throttled,
+    Uid,
+)
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.releases.model.decode import decode_gate
@@ -74,7 +82,7 @@ class GateClient(Writer, TimedPatcher, Protocol): ...
 class KeptGates:
     """The gates of one namespace, or of the cluster, with the writes of this process."""
 
-    def __init__(self, client: GateClient, cached: FollowedKind, clock: Clock) -> None:
+    def __init__(self, client: GateClient, cached: WatchedKind, clock: Clock) -> None:
         self._client, self._cached, self._clock = client, cached, clock
         self._written: dict[str, tuple[ReleaseGate, timedelta]] = {}
         self._deleted: dict[Uid, timedelta] = {}
@@ -174,13 +182,13 @@ def _render_spec(wanted: WantedGate) -> JsonObject:
 
 
 class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
-    schedules: FollowedKind
-    rollouts: FollowedKind
-    gates: FollowedKind
-    namespaces: FollowedKind | None = None
+    schedules: WatchedKind
+    rollouts: WatchedKind
+    gates: WatchedKind
+    namespaces: WatchedKind | None = None
     """None for schedules of one namespace."""
 
-    def list_kinds(self) -> tuple[FollowedKind, ...]:
+    def list_kinds(self) -> tuple[WatchedKind, ...]:
         own = (self.schedules, self.rollouts, self.gates)
         return own if self.namespaces is None else (*own, self.namespaces)
 
@@ -188,7 +196,7 @@ class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
         """Return why nothing may be decided yet: a kind is unknown, or its cache is too old."""
         for kind in self.list_kinds():
             if kind.lack is not None:
-                return kind.lack
+                return kind.named_lack
             if kind.age > SNAPSHOT_LIMIT:
                 return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None
@@ -263,7 +271,7 @@ class ScheduleReader:
 
 
 class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    own: FollowedKind
+    own: WatchedKind
     wide: ScheduleKinds | None
     """None if schedules of the cluster are ignored."""
     reader: ScheduleReader
@@ -272,7 +280,7 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
         """Return why nothing may be decided yet: the first answers are awaited."""
         for kind in self._list_needed():
             if kind.is_awaited:
-                return kind.lack
+                return kind.named_lack
         return None
 
     def list_holds(
@@ -291,7 +299,7 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
         gated = GatedRollout(namespace=head.namespace, name=head.name, labels=rollout.labels)
         return list_holds(known, gated, gates, lambda schedule: self.reader.read(schedule, now))
 
-    def _list_needed(self) -> Iterator[FollowedKind]:
+    def _list_needed(self) -> Iterator[WatchedKind]:
         yield self.own
         if self.wide is None:
             return
@@ -303,7 +311,7 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
     def _list_lacks(self) -> Iterator[str]:
         for kind in (self.own, *([self.wide.schedules] if self.wide else ())):
             if kind.lack is not None:
-                yield f"{kind.lack}; a closed one may be among them"
+                yield f"{kind.named_lack}; a closed one may be among them"
             elif lack := _find_lack(kind):
                 yield lack
 
@@ -324,13 +332,14 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
         return {name: known[0].labels} if known else {}, ""
 
 
-def _find_lack(kind: FollowedKind) -> str | None:
+def _find_lack(kind: WatchedKind) -> str | None:
     """Return why a cache may be out of date, None where it is not."""
     if kind.lack is None and kind.age > SNAPSHOT_LIMIT:
         # Other errors change with each attempt, and each would be written.
-        why = "" if kind.refusal is None else f": {kind.refusal}"
+        error = kind.watch_error
+        why = f": {error}" if isinstance(error, Denied) else ""
         return f"{kind.kind}: the cache is too old{why}"
-    return kind.lack
+    return kind.named_lack
 
 
 def _read_schedule(watched: AnyWatched) -> ScheduleObject:

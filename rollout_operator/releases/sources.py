@@ -48,7 +48,7 @@ from rollout_operator.kube.api import (
     TimedPatcher,
 )
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import FollowedKind, KindSource, OnWatched
+from rollout_operator.kube.kinds import FollowedKind, OnWatched, WatchedKind
 from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
@@ -161,23 +161,23 @@ class ObjectController(ABC):
 
 
 class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
-    rollouts: FollowedKind
-    gates: FollowedKind
-    checks: FollowedKind
-    policies: FollowedKind
-    image_repositories: FollowedKind
-    oci_repositories: FollowedKind
-    kustomizations: FollowedKind
-    schedules: FollowedKind
+    rollouts: WatchedKind
+    gates: WatchedKind
+    checks: WatchedKind
+    policies: WatchedKind
+    image_repositories: WatchedKind
+    oci_repositories: WatchedKind
+    kustomizations: WatchedKind
+    schedules: WatchedKind
 
-    def list_kinds(self) -> tuple[FollowedKind, ...]:
+    def list_kinds(self) -> tuple[WatchedKind, ...]:
         return (
             *(self.rollouts, self.gates, self.checks, self.policies),
             *(self.image_repositories, self.oci_repositories, self.kustomizations),
             self.schedules,
         )
 
-    def list_written(self) -> tuple[FollowedKind, FollowedKind]:
+    def list_written(self) -> tuple[WatchedKind, WatchedKind]:
         """Return the kinds of objects that get a tag."""
         return self.oci_repositories, self.kustomizations
 
@@ -210,7 +210,7 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
             if kind is self.schedules:
                 continue
             if kind.lack is not None and not kind.is_forbidden:
-                return kind.lack
+                return kind.named_lack
             if kind.age > SNAPSHOT_LIMIT:
                 return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None
@@ -222,25 +222,24 @@ def follow_kind(
     make_informer: _MakeInformer,
     namespace: str = "",
     check: Callable[[], Awaitable[None]] | None = None,
-) -> FollowedKind:
+) -> WatchedKind:
     """Return a kind in the first of its versions that the cluster serves.
 
     Without a namespace it is followed in all of them, and not indexed by tags. `check` is that of
-    `KindSource`.
+    `FollowedKind`.
     """
-    store = WatchedStore(list_tags) if namespace else WatchedStore()
-    decode = DECODERS[resources[0].kind]
-    versions = [replace(each, is_namespaced=bool(namespace)) for each in resources]
-    source = KindSource(
-        resources=versions,
+    collection: Collection[AnyWatched] = Collection(
+        resource=resources[0],
         namespace=namespace,
-        client=client,
-        make_informer=lambda resource: make_informer(
-            Collection(resource=resource, namespace=namespace, decode=decode, store=store)
-        ),
-        check=check,
+        decode=DECODERS[resources[0].kind],
+        store=WatchedStore(tag_watched if namespace else None),
     )
-    return FollowedKind(source, store)
+    versions = [replace(each, is_namespaced=bool(namespace)) for each in resources]
+    return FollowedKind(client, collection, make_informer, versions=versions, check=check)
+
+
+def tag_watched(item: AnyWatched) -> Iterator[str]:
+    yield from list_tags(item.decoded) if isinstance(item, WatchedObject) else ()
 
 
 def list_tags(decoded: object) -> Iterator[str]:
@@ -332,7 +331,7 @@ def _list_of_policies(
 class WideChecks:
     """The HealthChecks of a cluster, and the labels of its namespaces."""
 
-    def __init__(self, checks: FollowedKind, namespaces: FollowedKind) -> None:
+    def __init__(self, checks: WatchedKind, namespaces: WatchedKind) -> None:
         self._checks, self._namespaces = self._kinds = (checks, namespaces)
         self._wanted = asyncio.Event()
 
@@ -344,9 +343,9 @@ class WideChecks:
         self._wanted.set()
         for kind in self._kinds:
             if kind.is_forbidden:
-                return f"HealthChecks of other namespaces: {kind.lack}"
+                return f"HealthChecks of other namespaces: {kind.named_lack}"
             if kind.lack is not None:
-                raise Unreachable(f"HealthChecks of other namespaces: {kind.lack}")
+                raise Unreachable(f"HealthChecks of other namespaces: {kind.named_lack}")
             if kind.age > SNAPSHOT_LIMIT:
                 raise Unreachable(f"{kind.kind}: the cache of all namespaces is too old")
         return None
@@ -368,7 +367,11 @@ class WideChecks:
         namespaces = list_decoded(self._namespaces.store.list_all(), LabelledNamespace)
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
-    def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
+    def on_change(
+        self,
+        on_check: OnWatched,
+        on_all: Callable[[], None],
+    ) -> None:
         """Call back with a HealthCheck that changed, or when any may have come or gone."""
         self._checks.on_change(on_check)
         self._namespaces.on_change(lambda old, new: on_all())

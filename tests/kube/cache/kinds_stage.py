@@ -8,7 +8,7 @@ from typing import Final
 
 from rollout_operator.kube.api import PODS, Resource
 from rollout_operator.kube.informer import Collection, Informer
-from rollout_operator.kube.kinds import FollowedKind, KindSource, OptionalInformer
+from rollout_operator.kube.kinds import FollowedKind, WatchedKind
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore, WatchedStore
 from rollout_operator.model.decode.objects import decode_pod, place_decoder
@@ -31,8 +31,10 @@ class OptionalStage(ScriptStage):
         of: Collection[AnyPod] = Collection(
             resource=PODS, namespace=NAMESPACE, decode=decode_pod, store=self.store
         )
-        informer: Informer[AnyPod] = Informer(self.api, of, self.metrics, self.clock, lambda: 0.5)
-        self.kind: OptionalInformer[AnyPod] = OptionalInformer(informer, self.api, PODS, NAMESPACE)
+        self.kind = FollowedKind(self.api, of, self._make)
+
+    def _make(self, of: Collection[AnyPod]) -> Informer[AnyPod]:
+        return Informer(self.api, of, self.metrics, self.clock, lambda: 0.5)
 
     async def do_run(self) -> None:
         self.start(self.kind.run(self.clock), "optional informer")
@@ -52,7 +54,7 @@ class OptionalStage(ScriptStage):
         }
 
 
-def describe_kind(kind: OptionalInformer[AnyPod] | FollowedKind) -> str:
+def describe_kind(kind: FollowedKind[AnyPod] | WatchedKind) -> str:
     words = ["absent"] * kind.is_absent + ["forbidden"] * kind.is_forbidden
     return " ".join([*words, f"lacking: {kind.lack}" if kind.lack else "known"])
 
@@ -63,17 +65,14 @@ class FollowedStage(ScriptStage):
     def __init__(self, lines: list[str]) -> None:
         super().__init__(lines)
         self.store = WatchedStore()
-        source = KindSource(
-            resources=VERSIONS, namespace=NAMESPACE, client=self.api, make_informer=self._make
+        of: Collection[AnyWatched] = Collection(
+            resource=PODS, namespace=NAMESPACE, decode=place_decoder("Pod"), store=self.store
         )
-        self.kind = FollowedKind(source, self.store)
+        self.kind = FollowedKind(self.api, of, self._make, versions=VERSIONS)
         self.kind.on_change(lambda old, new: self.tell(f"{label(old)}>{label(new)}"))
         self.kind.on_news(lambda: self.tell("news"))
 
-    def _make(self, resource: Resource) -> Informer[AnyWatched]:
-        of: Collection[AnyWatched] = Collection(
-            resource=resource, namespace=NAMESPACE, decode=place_decoder("Pod"), store=self.store
-        )
+    def _make(self, of: Collection[AnyWatched]) -> Informer[AnyWatched]:
         return Informer(self.api, of, Metrics(), self.clock, lambda: 0.5)
 
     async def do_run(self) -> None:

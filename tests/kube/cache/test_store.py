@@ -56,6 +56,10 @@ def watched(name: str, version: str, uid: Uid, tags: Sequence[str]) -> WatchedOb
     )
 
 
+def _list_words(item: WatchedObject | Unreadable) -> tuple[str, ...]:
+    return cast(tuple[str, ...], item.decoded) if isinstance(item, WatchedObject) else ()
+
+
 def play(store: Store[Any], steps: Sequence[str], make: Callable[..., Item]) -> Sequence[Any]:
     changes: Sequence[Any] = ()
     for step in steps:
@@ -99,7 +103,7 @@ def tell(command: str) -> str:
         assert sets.list_all() or sets.get_by_uid(Uid("uid-a")) is None
         return show(sets, changes, find)
     if verb == "tags":
-        tagged = WatchedStore(lambda view: cast(tuple[str, ...], view))
+        tagged = WatchedStore(_list_words)
         changes = play(tagged, words, watched)
         assert len(tagged.list_tagged("x", "y")) <= len(tagged), "each once"
         return show(tagged, changes, dict.fromkeys("xyz", tagged.list_tagged))
