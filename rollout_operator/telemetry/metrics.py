@@ -25,15 +25,14 @@ from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import (
-    NEVER_HOLDING,
-    POLICY_CODES,
-    REVIEW_CODES,
     Code,
+    Family,
     Plan,
     Reason,
     Severity,
     ZoneProgress,
     find_leading,
+    list_codes,
 )
 from rollout_operator.telemetry.exposition import (
     Counter,
@@ -106,8 +105,7 @@ _SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
 # The promise is 50 ms from event to delete; a wait of seconds means too few workers.
 _WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
 
-_NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
-WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
+WAIT_CODES: Final = list_codes(Family.WAITS, Family.HELD, Family.ZONE_HELD)
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
 _SCALING_DIRECTIONS: Final = ("up", "down")

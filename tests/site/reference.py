@@ -1,14 +1,20 @@
-"""The page of custom resources, made of their definitions: `python -m tests.site.reference`."""
+"""What documents say of custom resources and of reasons: `python -m tests.site.reference`.
+
+The page of custom resources is made of their definitions.
+"""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
 
+from rollout_operator.model.outcome import Code
 from tests.code_rules import ROOT
 
 PAGE: Final = ROOT / "docs/reference/crds.md"
+MONITORING: Final = ROOT / "docs/monitoring.md"
 KINDS: Final = ("zoneawarepoddisruptionbudgets", "replicatemplates", "multiazrollouts")
 Schema = dict[str, Any]
 
@@ -26,6 +32,20 @@ def render_page() -> str:
     ]
     kinds = [line for name in KINDS for line in _render_kind(_read(name))]
     return "\n".join([*head, *kinds, ""])
+
+
+def fill_reasons(page: str) -> str:
+    """Return a page with what the code says in the rows of its reasons; the last cell is theirs."""
+    codes = {str(code): code for code in Code}
+
+    def fill(row: re.Match[str]) -> str:
+        if (code := codes.get(row[1])) is None:
+            return row[0]
+        told = zip((code.meaning, code.remedy), map(str.strip, row.group(2, 3)), strict=True)
+        cells = [cell if cell.replace("`", "") == text else text for text, cell in told]
+        return " | ".join([f"| `{code}`", *cells, row[4].lstrip()]).replace("|  |", "| |")
+
+    return re.sub(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|(.*)$", fill, page, flags=re.MULTILINE)
 
 
 def _read(name: str) -> Schema:
@@ -85,3 +105,4 @@ def _describe(field: Schema) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render_page())
+    MONITORING.write_text(fill_reasons(MONITORING.read_text()))
