@@ -8,7 +8,7 @@ import msgspec
 from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
 from rollout_operator.model.budget import NodeTerm
 from rollout_operator.model.decode.objects import decode_field_writers, read_as
-from rollout_operator.model.decode.wire import Int32, JsonBytes, Owner, Strings, Wire
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Owner, Strings, Wire, WireSelector
 
 
 class _Owner(Owner):
@@ -25,18 +25,8 @@ class _Head(Wire):
     owner_references: list[_Owner] | None = None
 
 
-class _Expression(Wire):
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class _Term(Wire):
-    match_expressions: list[_Expression] | None = None
-
-
 class _Required(Wire):
-    node_selector_terms: list[_Term] | None = None
+    node_selector_terms: list[WireSelector] | None = None
 
 
 class _NodeAffinity(Wire):
@@ -79,13 +69,9 @@ class _Strategy(Wire):
     rolling_update: _RollingUpdate | None = None
 
 
-class _Selector(Wire):
-    match_labels: Strings = None
-
-
 class _Spec(Wire):
     template: _Template
-    selector: _Selector | None = None
+    selector: WireSelector | None = None
     replicas: Int32 | None = None
     update_strategy: _Strategy | None = None
 

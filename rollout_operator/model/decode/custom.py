@@ -18,7 +18,7 @@ from msgspec import Meta, UnsetType
 from msgspec.structs import fields
 
 from rollout_operator.model.budget import Budget, BudgetStatus, FlawedBudget, ShownStatus
-from rollout_operator.model.decode.installation import Shape, WireSelector, convert_selector
+from rollout_operator.model.decode.installation import Shape
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import (
     BUDGET,
@@ -30,9 +30,10 @@ from rollout_operator.model.decode.wire import (
     Generation,
     JsonBytes,
     ObjectHead,
-    Required,
     Wire,
+    WireSelector,
     as_fields,
+    convert_selector,
     cut_value,
     show_value,
     split_problem,
@@ -166,16 +167,18 @@ _BUDGET_STATUS: Final = msgspec.json.Decoder(BudgetStatus | None)
 _POLICY_STATUS: Final = msgspec.json.Decoder(PolicyStatus)
 
 
-class _BudgetHead(ObjectHead):
+class _Head(ObjectHead):
     generation: Generation = 0
+    creation_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
 
 
-class _WireBudget(Wire):
-    metadata: _BudgetHead
+class _Object(Wire):
+    metadata: _Head
     kind: str | None = None
+    status: msgspec.Raw = _NO_STATUS
 
 
-_BUDGET_DECODER: Final = msgspec.json.Decoder(_WireBudget)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 def decode_budget(raw: JsonBytes) -> Budget | FlawedBudget:
@@ -183,7 +186,7 @@ def decode_budget(raw: JsonBytes) -> Budget | FlawedBudget:
 
     Raises DecodeError naming budget, field and value where not even its metadata can be read.
     """
-    head = read_as(_BUDGET_KIND, raw, _BUDGET_DECODER).metadata
+    head = read_as(_BUDGET_KIND, raw, _OBJECT).metadata
     try:
         return parse_budget(raw)
     except InvalidInput as error:
@@ -380,19 +383,6 @@ def _type(value: object) -> str:
     return _TYPES.get(type(value), "unknown")
 
 
-class _PolicyHead(ObjectHead):
-    generation: Generation = 0
-    creation_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
-
-
-class _WirePolicy(Wire):
-    metadata: _PolicyHead
-    kind: str | None = None
-
-
-_POLICY_DECODER: Final = msgspec.json.Decoder(_WirePolicy)
-
-
 class _Refused(InvalidInput):
     """A value is refused for another reason than its form, or at a place inside of its field."""
 
@@ -445,7 +435,7 @@ def decode_policy(raw: JsonBytes) -> Policy | RefusedPolicy:
 
     Raises DecodeError naming policy, field and value where not even its metadata can be read.
     """
-    wire = read_as(_POLICY_KIND, raw, _POLICY_DECODER).metadata
+    wire = read_as(_POLICY_KIND, raw, _OBJECT).metadata
     head = PolicyHead(
         namespace=wire.namespace,
         name=wire.name,
@@ -597,29 +587,16 @@ def _as_policy_map(value: object) -> _PolicyFields:
     return value
 
 
-class _StatusHead(Wire):
-    name: Required
-    uid: Required
-    resource_version: str = ""
-
-
-class _Shown(Wire):
-    metadata: _StatusHead
-    kind: str | None = None
-    status: msgspec.Raw = _NO_STATUS
-
-
 class _Excerpt(Wire):
     status: dict[str, msgspec.Raw] | None = None
 
 
-_SHOWN: Final = msgspec.json.Decoder(_Shown)
 _EXCERPT: Final = msgspec.json.Decoder(_Excerpt)
 
 
 def decode_budget_status(raw: JsonBytes) -> ShownStatus:
     """Return the status of a budget. Raises DecodeError where it has no name."""
-    wire = read_as(_BUDGET_KIND, raw, _SHOWN)
+    wire = read_as(_BUDGET_KIND, raw, _OBJECT)
     try:
         status = _BUDGET_STATUS.decode(wire.status) or BudgetStatus()
     except (msgspec.MsgspecError, RecursionError):
@@ -635,7 +612,7 @@ def decode_watched_policy(raw: JsonBytes) -> WatchedPolicy:
     policy = decode_policy(raw)
     status, problems = _read_status(raw)
     return WatchedPolicy(
-        resource_version=read_as(_POLICY_KIND, raw, _SHOWN).metadata.resource_version,
+        resource_version=read_as(_POLICY_KIND, raw, _OBJECT).metadata.resource_version,
         policy=policy,
         status=status,
         problems=problems,

@@ -16,7 +16,15 @@ from msgspec import Struct
 
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.objects import decode_statefulset, only, read_as
-from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wire, decoder_of
+from rollout_operator.model.decode.wire import (
+    JsonBytes,
+    Required,
+    Strings,
+    Wire,
+    WireSelector,
+    convert_selector,
+    decoder_of,
+)
 from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     CallableService,
@@ -25,12 +33,7 @@ from rollout_operator.model.diagnosis import (
     ZoneSet,
 )
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
-from rollout_operator.model.objects import (
-    LabelSelector,
-    SelectorTerm,
-    Webhook,
-    WebhookConfiguration,
-)
+from rollout_operator.model.objects import Webhook, WebhookConfiguration
 
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "name")
 _VALIDATING: Final = "ValidatingWebhookConfiguration"
@@ -57,17 +60,6 @@ class _Object(Wire, kw_only=True):
     metadata: _Head = msgspec.field(default_factory=_Head)
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class _Term(Wire):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class WireSelector(Wire):
-    match_labels: Strings = None
-    match_expressions: list[_Term] | None = None
 
 
 def _read(kind: str, raw: JsonBytes) -> _Object:
@@ -209,23 +201,6 @@ def _list_structs(of: object) -> Iterator[type[Struct]]:
         yield of
     for part in get_args(of):
         yield from _list_structs(part)
-
-
-def convert_selector(wire: WireSelector | None) -> LabelSelector:
-    """Return a selector; an absent selector selects everything, as webhooks have it."""
-    if wire is None:
-        return LabelSelector()
-    return LabelSelector(
-        labels=wire.match_labels or {},
-        terms=tuple(
-            SelectorTerm(
-                key=expression.key,
-                operator=expression.operator,
-                values=tuple(expression.values or ()),
-            )
-            for expression in wire.match_expressions or ()
-        ),
-    )
 
 
 class _WebhookHead(Wire):

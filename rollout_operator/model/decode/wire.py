@@ -34,7 +34,13 @@ from rollout_operator.model.names import (
     DecodeError,
     Uid,
 )
-from rollout_operator.model.objects import LEFT_OUT, Unreadable, bound_labels
+from rollout_operator.model.objects import (
+    LEFT_OUT,
+    LabelSelector,
+    SelectorTerm,
+    Unreadable,
+    bound_labels,
+)
 
 JsonBytes = bytes | msgspec.Raw
 
@@ -112,6 +118,30 @@ class ObjectHead(Wire):
     uid: Required
     resource_version: Required
     deletion_timestamp: str | None = None
+
+
+class _Term(Wire):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class WireSelector(Wire):
+    match_labels: Strings = None
+    match_expressions: list[_Term] | None = None
+
+
+def convert_selector(wire: WireSelector | None) -> LabelSelector:
+    """Return a selector; an absent selector selects everything, as webhooks have it."""
+    if wire is None:
+        return LabelSelector()
+    return LabelSelector(
+        labels=wire.match_labels or {},
+        terms=tuple(
+            SelectorTerm(key=term.key, operator=term.operator, values=tuple(term.values or ()))
+            for term in wire.match_expressions or ()
+        ),
+    )
 
 
 def decoder_of(shape: type[_Shape]) -> "msgspec.json.Decoder[_Shape]":

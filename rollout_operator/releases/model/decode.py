@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model import names
-from rollout_operator.model.decode.installation import Shape, WireSelector, convert_selector
+from rollout_operator.model.decode.installation import Shape
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import (
     Generation,
@@ -24,6 +24,8 @@ from rollout_operator.model.decode.wire import (
     Required,
     Strings,
     Wire,
+    WireSelector,
+    convert_selector,
     decode_shallow,
     decoder_of,
     explain,
