@@ -215,7 +215,7 @@ class Budgets(Feature):
             decode=decode_budget,
             store=self._store,
         )
-        self.kind = FollowedKind(client, collection, partial(context.make_informer, client))
+        self.kind = FollowedKind(client, collection, context.make_informer)
         self.kind.on_change(self._on_budget)
         context.departed.add_kind(BUDGET, self._list_names, self._selects)
         self.kind.on_change(context.events.on_budget)

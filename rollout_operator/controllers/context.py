@@ -29,7 +29,7 @@ from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Fence, Resource, no_fence
 from rollout_operator.kube.election import Election
 from rollout_operator.kube.events import EventSender
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import AnyBudget, Cached, PodStore, StatefulSetStore, Store
@@ -38,7 +38,7 @@ from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.objects import AnyPod, AnySet, Group, Pod, StatefulSet
+from rollout_operator.model.objects import Group, Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, RecordRevision, Replacement, Verdict
 from rollout_operator.model.scaling import Review, Scalable, ScaleZone
 from rollout_operator.planning.events import (
@@ -191,9 +191,7 @@ class Process:
         from rollout_operator.kube.nodes import FollowedNodes
 
         client = self.open("following nodes", Priority.LIST)
-        return FollowedNodes(
-            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng), self.clock
-        )
+        return FollowedNodes(client, self.make_informer, self.clock)
 
     def share(self, build: Callable[["Process"], _Shared]) -> _Shared:
         """Return what all namespaces share, as it is built for the first that needs it."""
@@ -208,6 +206,11 @@ class Process:
     def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
         """Return a client that every replica may write with."""
         return self.clients.open(name, reads, no_fence)
+
+    def make_informer(
+        self, client: ObjectSource, collection: Collection[Cached]
+    ) -> Informer[Cached]:
+        return Informer(client, collection, self.metrics, self.clock, self.rng)
 
     def refine_time(self, client: ApiClient) -> datetime:
         """Return the API server's time, with the fractions of a second of our own clock."""
@@ -373,8 +376,8 @@ class Context:
         self.in_flight = InFlight(self.pods, self.deletes, self.clock)
         # A list of ten thousand pods delays no delete, and no live read.
         self.following = client = self.open("following", Priority.LIST)
-        self.set_informer = self._follow_sets(client)
-        self.pod_informer = self._follow_pods(client)
+        self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
+        self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
         self.departed = DepartedZones(
             self.sets,
@@ -493,7 +496,9 @@ class Context:
             clock=self.clock,
         )
 
-    def make_informer(self, client: ApiClient, collection: Collection[Cached]) -> Informer[Cached]:
+    def make_informer(
+        self, client: ObjectSource, collection: Collection[Cached]
+    ) -> Informer[Cached]:
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
     def _make_event_sender(self) -> EventSender | None:
@@ -514,31 +519,23 @@ class Context:
         """Return a name for a writer of records that no other process of the namespace has."""
         return f"{self.rng():.16f}"[2:]
 
-    def _follow_sets(self, client: ApiClient) -> Informer[AnySet]:
-        of = self._collect(STATEFULSETS, decode_statefulset, self.sets)
-        return self._report(of, self.make_informer(client, of))
-
-    def _follow_pods(self, client: ApiClient) -> Informer[AnyPod]:
-        of = self._collect(PODS, decode_pod, self.pods)
-        return self._report(of, self.make_informer(client, of))
-
-    def _collect(
+    def _follow(
         self,
+        client: ApiClient,
         resource: Resource,
         decode: Callable[[bytes | msgspec.Raw], Cached],
         store: Store[Cached],
-    ) -> Collection[Cached]:
-        return Collection(
+    ) -> Informer[Cached]:
+        of: Collection[Cached] = Collection(
             resource=resource,
             namespace=self.namespace,
             decode=decode,
             store=store,
             slots=self.process.pages,
         )
-
-    def _report(self, of: Collection[Cached], informer: Informer[Cached]) -> Informer[Cached]:
+        informer = self.make_informer(client, of)
         self.health.part(
-            f"{of.resource.plural} watch",
+            f"{resource.plural} watch",
             is_ready=partial(_describe_unsynced, informer),
             is_alive=partial(_describe_broken, informer),
             describe=partial(_describe_age, informer),

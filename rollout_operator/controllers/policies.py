@@ -310,7 +310,7 @@ class PolicyController(Feature):
             decode=decode_watched_policy,
             store=self.store,
         )
-        self._kind = FollowedKind(client, collection, partial(context.make_informer, client))
+        self._kind = FollowedKind(client, collection, context.make_informer)
         self.owners = Owners(self.store, context.sets, context.clock)
         observing = context.open("observing policies", Priority.READ)
         recording = context.open("recording policies", Priority.ANSWER)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import REFUSED_WATCHES
 from rollout_operator.aio.tasks import race
-from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.api import Resource
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.store import Cached, Store
 from rollout_operator.model.names import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched
@@ -34,9 +34,9 @@ class FollowedKind(Generic[Cached]):
 
     def __init__(
         self,
-        client: Reader,
+        client: ObjectSource,
         collection: Collection[Cached],
-        make_informer: Callable[[Collection[Cached]], Informer[Cached]],
+        make_informer: Callable[[ObjectSource, Collection[Cached]], Informer[Cached]],
         *,
         versions: Sequence[Resource] = (),
         check: Callable[[], Awaitable[None]] | None = None,
@@ -47,7 +47,9 @@ class FollowedKind(Generic[Cached]):
         """
         self._client = client
         self._collection: Collection[Cached] = collection
-        self._create_informer: Callable[[Collection[Cached]], Informer[Cached]] = make_informer
+        self._create_informer: Callable[[ObjectSource, Collection[Cached]], Informer[Cached]] = (
+            make_informer
+        )
         self._may_go = bool(versions)
         self._versions = versions or (collection.resource,)
         self._check = check
@@ -149,7 +151,7 @@ class FollowedKind(Generic[Cached]):
             await race(informer=informer.run(), absence=_wait_absent(informer, clock))
 
     def _make_informer(self, collection: Collection[Cached]) -> Informer[Cached]:
-        informer = self._create_informer(collection)
+        informer = self._create_informer(self._client, collection)
         informer.on_change(self._notify)
         return informer
 

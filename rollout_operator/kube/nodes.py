@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final, NoReturn
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import NODES, Reader
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.api import NODES
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.store import NodeStore
 from rollout_operator.model.decode.objects import decode_node
@@ -24,13 +24,13 @@ MOST_KEYS: Final = 8
 # A policy in service requests its key every minute: a key that none requests makes room.
 KEY_LASTS: Final = timedelta(minutes=10)
 
-_MakeInformer = Callable[[Collection[Node | Unreadable]], Informer[Node | Unreadable]]
+_MakeInformer = Callable[[ObjectSource, Collection[Node | Unreadable]], Informer[Node | Unreadable]]
 
 
 class FollowedNodes:
     """Labels of nodes, by the keys that were requested."""
 
-    def __init__(self, client: Reader, make_informer: _MakeInformer, clock: Clock) -> None:
+    def __init__(self, client: ObjectSource, make_informer: _MakeInformer, clock: Clock) -> None:
         self._clock = clock
         self._keys = frozenset(TOPOLOGY_KEYS)
         self._requested_keys: dict[str, dict[str, timedelta]] = {}

@@ -42,7 +42,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.election import ElectionState
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import FollowedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Store
@@ -621,19 +621,14 @@ class _Discovery:
         decode: Callable[[bytes | msgspec.Raw], WatchedObject],
         on_change: Callable[[AnyWatched | None, AnyWatched | None], None],
     ) -> FollowedKind[AnyWatched]:
-        process = self._process
         of: Collection[AnyWatched] = Collection(
             resource=replace(resource, is_namespaced=False),
             namespace="",
             decode=decode,
             store=Store(),
-            slots=process.pages,
+            slots=self._process.pages,
         )
-        kind = FollowedKind(
-            self._client,
-            of,
-            lambda of: Informer(self._client, of, process.metrics, process.clock, process.rng),
-        )
+        kind = FollowedKind(self._client, of, self._process.make_informer)
         kind.on_change(on_change)
         return kind
 

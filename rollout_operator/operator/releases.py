@@ -22,7 +22,6 @@ from rollout_operator.controllers.worker import RECHECK, Attempts, Controller, G
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import ApiClient, JsonObject, Resource
 from rollout_operator.kube.connection import choose_proxy
-from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.kinds import WatchedKind
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.responses import KindCatalog
@@ -127,11 +126,7 @@ def share_releases(process: Process) -> SharedReleases:
 
 def _build_shared(process: Process) -> SharedReleases:
     client = process.open("following health of the cluster", Priority.LIST)
-    return SharedReleases(
-        build_wide_checks(
-            client, lambda of: Informer(client, of, process.metrics, process.clock, process.rng)
-        )
-    )
+    return SharedReleases(build_wide_checks(client, process.make_informer))
 
 
 C = TypeVar("C", ReleaseController, CheckController, ScheduleController)
@@ -596,10 +591,8 @@ class _Schedules(_Named[ScheduleController]):
 
 
 def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
-    make_informer = partial(context.make_informer, client)
-
     def follow_here(*resources: Resource) -> WatchedKind:
-        return follow_kind(resources, client, make_informer, context.namespace)
+        return follow_kind(resources, client, context.make_informer, context.namespace)
 
     return ReleaseCaches(
         rollouts=follow_here(kinds.ROLLOUTS),
@@ -748,12 +741,7 @@ def _follow_cluster(process: Process) -> ScheduleKinds:
     def follow(
         resource: Resource, check: Callable[[], Awaitable[None]] | None = None
     ) -> WatchedKind:
-        return follow_kind(
-            [resource],
-            client,
-            lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
-            check=check,
-        )
+        return follow_kind([resource], client, process.make_informer, check=check)
 
     return ScheduleKinds(
         schedules=follow(kinds.CLUSTER_ROLLOUT_SCHEDULES, lambda: _check_rights(rights)),

@@ -109,8 +109,7 @@ class Configurations:
             store=store,
             field_selector=f"metadata.name={name}" if name else "",
         )
-        process = self._process
-        return Informer(client, collection, process.metrics, process.clock, process.rng)
+        return self._process.make_informer(client, collection)
 
 
 class Reviews:

@@ -47,7 +47,7 @@ from rollout_operator.kube.api import (
     Resource,
     TimedPatcher,
 )
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.kinds import FollowedKind, OnWatched, WatchedKind
 from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
@@ -85,7 +85,7 @@ from rollout_operator.releases.registry import (
 )
 from rollout_operator.telemetry.logs import log
 
-_MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
+_MakeInformer = Callable[[ObjectSource, Collection[AnyWatched]], Informer[AnyWatched]]
 
 # The tag of Rollouts that select HealthChecks by other means than the value of a label.
 _SELECTS: Final = "selects:"
@@ -218,7 +218,7 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
 
 def follow_kind(
     resources: Sequence[Resource],
-    client: Reader,
+    client: ObjectSource,
     make_informer: _MakeInformer,
     namespace: str = "",
     check: Callable[[], Awaitable[None]] | None = None,
@@ -387,7 +387,7 @@ class WideChecks:
         raise AssertionError("a followed kind runs until it is cancelled")
 
 
-def build_wide_checks(client: Reader, make_informer: _MakeInformer) -> WideChecks:
+def build_wide_checks(client: ObjectSource, make_informer: _MakeInformer) -> WideChecks:
     return WideChecks(
         follow_kind([HEALTH_CHECKS], client, make_informer),
         follow_kind([NAMESPACES], client, make_informer),

@@ -12,7 +12,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.config.checks import read_config
 from rollout_operator.controllers.context import Clients, Context, Process, Telemetry
 from rollout_operator.kube.api import ApiClient
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.store import Cached, Change
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.wire import decode_or_salvage
@@ -92,7 +92,7 @@ class FedContext(Context):
         return self.pods.replace_all(pods)
 
     def make_informer(
-        self, client: ApiClient, collection: Collection[Cached]
+        self, client: ObjectSource, collection: Collection[Cached]
     ) -> FedInformer[Cached]:
         informer = FedInformer(client, collection, None, self.clock, self.rng)
         informer.refreshed = self.refreshed

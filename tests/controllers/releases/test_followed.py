@@ -145,7 +145,7 @@ async def test_checks_of_other_namespaces_are_followed_from_the_first_question_o
     calls: list[str] = []
     api, clock = Script(calls.append), VirtualClock()
     api.probes.append(forbidden)
-    wide = build_wide_checks(api, lambda of: Informer(api, of, Metrics(), clock, lambda: 0.5))
+    wide = build_wide_checks(api, lambda api, of: Informer(api, of, Metrics(), clock, lambda: 0.5))
     news: list[str] = []
     wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
     async with asyncio.TaskGroup() as tasks:

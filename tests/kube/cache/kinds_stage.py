@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, Resource
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.kinds import FollowedKind, WatchedKind
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore, WatchedStore
@@ -33,8 +33,8 @@ class OptionalStage(ScriptStage):
         )
         self.kind = FollowedKind(self.api, of, self._make)
 
-    def _make(self, of: Collection[AnyPod]) -> Informer[AnyPod]:
-        return Informer(self.api, of, self.metrics, self.clock, lambda: 0.5)
+    def _make(self, api: ObjectSource, of: Collection[AnyPod]) -> Informer[AnyPod]:
+        return Informer(api, of, self.metrics, self.clock, lambda: 0.5)
 
     async def do_run(self) -> None:
         self.start(self.kind.run(self.clock), "optional informer")
@@ -72,8 +72,8 @@ class FollowedStage(ScriptStage):
         self.kind.on_change(lambda old, new: self.tell(f"{label(old)}>{label(new)}"))
         self.kind.on_news(lambda: self.tell("news"))
 
-    def _make(self, of: Collection[AnyWatched]) -> Informer[AnyWatched]:
-        return Informer(self.api, of, Metrics(), self.clock, lambda: 0.5)
+    def _make(self, api: ObjectSource, of: Collection[AnyWatched]) -> Informer[AnyWatched]:
+        return Informer(api, of, Metrics(), self.clock, lambda: 0.5)
 
     async def do_run(self) -> None:
         self.start(self.kind.run(self.clock), "followed kind")
@@ -94,7 +94,7 @@ class NodesStage(ScriptStage):
         super().__init__(lines)
         self.nodes = FollowedNodes(
             self.api,
-            lambda of: Informer(self.api, of, self.metrics, self.clock, lambda: 0.5),
+            lambda api, of: Informer(api, of, self.metrics, self.clock, lambda: 0.5),
             self.clock,
         )
         self.nodes.on_change(lambda: self.tell("changed"))
