@@ -100,47 +100,7 @@ _INT32: Final = 2**31 - 1
 _UNCUT: Final = 2**31
 
 _SELECTOR: Final = "statefulSetSelector"
-_POLICY_READ: Final = Fields(
-    {
-        "spec": Fields(
-            {
-                **dict.fromkeys(("namespace", "paused", "manageUpdateStrategy"), LONGEST_VALUE),
-                "progressDeadlineSeconds": LONGEST_VALUE,
-                _SELECTOR: LONGEST_LABELS,
-                "azOrder": _UNCUT,
-                "rollingUpdate": LONGEST_VALUE,
-            }
-        )
-    }
-)
-
-DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
-    _BUDGET_KIND: {
-        "spec": {
-            "selector": {"matchLabels": None},
-            **dict.fromkeys((_COUNT, _PERCENTAGE, _PATTERN, _GROUP, _DELAY)),
-        },
-        "status": BudgetStatus,
-    },
-    _POLICY_KIND: {
-        "spec": {
-            _SELECTOR: WireSelector,
-            "rollingUpdate": dict.fromkeys(
-                (
-                    "maxUnavailable",
-                    "intervalSeconds",
-                    "zoneIntervalSeconds",
-                    "podOrder",
-                    "azTopologyKey",
-                )
-            ),
-            **dict.fromkeys(("azOrder", "namespace", "paused", "manageUpdateStrategy")),
-            "progressDeadlineSeconds": None,
-        },
-        "status": PolicyStatus,
-    },
-}
-"""The fields of a kind that are read or written, for a comparison with its definition."""
+_ROLLING: Final = "rollingUpdate"
 
 _Value = TypeVar("_Value")
 _PolicyFields = Mapping[str, object]
@@ -459,37 +419,18 @@ def _read_policy(reader: _Reader, head: PolicyHead, spec: _PolicyFields) -> Poli
     selector = reader.read(spec, f"spec.{_SELECTOR}", _parse_selector, LabelSelector())
     if spec.get(_SELECTOR) is None:
         reader.refuse(f"spec.{_SELECTOR}", "it is required")
-    rolling = "spec.rollingUpdate"
-    update = reader.read(spec, rolling, _as_policy_map, _NOTHING)
-    own = Policy(head=head, selector=selector)
-    policy = Policy(
-        head=head,
-        selector=selector,
-        max_unavailable=reader.read(
-            update, f"{rolling}.maxUnavailable", _parse_maximum, own.max_unavailable
-        ),
-        interval=reader.read(
-            update, f"{rolling}.intervalSeconds", _seconds(0, _MOST_SECONDS), own.interval
-        ),
-        zone_interval=reader.read(
-            update, f"{rolling}.zoneIntervalSeconds", _seconds(0, _MOST_SECONDS), own.zone_interval
-        ),
-        pod_order=reader.read(update, f"{rolling}.podOrder", _parse_pod_order, own.pod_order),
-        topology_key=reader.read(update, f"{rolling}.azTopologyKey", _parse_key, own.topology_key),
-        zone_order=reader.read(spec, "spec.azOrder", _parse_zone_order, own.zone_order),
-        is_paused=reader.read(spec, "spec.paused", _parse_bool, own.is_paused),
-        may_switch_strategy=reader.read(
-            spec, "spec.manageUpdateStrategy", _parse_bool, own.may_switch_strategy
-        ),
-        progress_deadline=reader.read(
-            spec,
-            "spec.progressDeadlineSeconds",
-            _seconds(_LEAST_DEADLINE, _INT32),
-            own.progress_deadline,
-        ),
-    )
+    update = reader.read(spec, f"spec.{_ROLLING}", _as_policy_map, _NOTHING)
+    policy = Policy(head=head, selector=selector)
+    values: dict[str, object] = {}
+    for tree, path, table in (
+        (update, f"spec.{_ROLLING}", _UPDATE_FIELDS),
+        (spec, "spec", _SPEC_FIELDS),
+    ):
+        for name, (attribute, parse) in table.items():
+            default: object = getattr(policy, attribute)
+            values[attribute] = reader.read(tree, f"{path}.{name}", parse, default)
     reader.read(spec, "spec.namespace", _own_namespace(head.namespace), "")
-    return policy
+    return msgspec.structs.replace(policy, **values)
 
 
 def _own_namespace(own: str) -> Callable[[object], str]:
@@ -585,6 +526,53 @@ def _as_policy_map(value: object) -> _PolicyFields:
     if not isinstance(value, dict):
         raise InvalidInput(f"{show_value(value)} is no object")
     return value
+
+
+_FieldTable = Mapping[str, tuple[str, Callable[[object], object]]]
+# Fields by name, each with its attribute of `Policy` and how it is read.
+_UPDATE_FIELDS: Final[_FieldTable] = {
+    "maxUnavailable": ("max_unavailable", _parse_maximum),
+    "intervalSeconds": ("interval", _seconds(0, _MOST_SECONDS)),
+    "zoneIntervalSeconds": ("zone_interval", _seconds(0, _MOST_SECONDS)),
+    "podOrder": ("pod_order", _parse_pod_order),
+    "azTopologyKey": ("topology_key", _parse_key),
+}
+_SPEC_FIELDS: Final[_FieldTable] = {
+    "azOrder": ("zone_order", _parse_zone_order),
+    "paused": ("is_paused", _parse_bool),
+    "manageUpdateStrategy": ("may_switch_strategy", _parse_bool),
+    "progressDeadlineSeconds": ("progress_deadline", _seconds(_LEAST_DEADLINE, _INT32)),
+}
+_POLICY_READ: Final = Fields(
+    {
+        "spec": Fields(
+            {
+                **dict.fromkeys(("namespace", _ROLLING, *_SPEC_FIELDS), LONGEST_VALUE),
+                _SELECTOR: LONGEST_LABELS,
+                "azOrder": _UNCUT,
+            }
+        )
+    }
+)
+
+DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
+    _BUDGET_KIND: {
+        "spec": {
+            "selector": {"matchLabels": None},
+            **dict.fromkeys((_COUNT, _PERCENTAGE, _PATTERN, _GROUP, _DELAY)),
+        },
+        "status": BudgetStatus,
+    },
+    _POLICY_KIND: {
+        "spec": {
+            _SELECTOR: WireSelector,
+            _ROLLING: dict.fromkeys(_UPDATE_FIELDS),
+            **dict.fromkeys(("namespace", *_SPEC_FIELDS)),
+        },
+        "status": PolicyStatus,
+    },
+}
+"""The fields of a kind that are read or written, for a comparison with its definition."""
 
 
 class _Excerpt(Wire):
