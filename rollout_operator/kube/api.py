@@ -378,7 +378,7 @@ _DOTS: Final = frozenset({".", ".."})
 _IS_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, frozen=True):
     """One call. Raises InvalidInput where a name is missing, too much or would change the path.
 
     A delete without a name would be a delete of the whole collection, one of `..` of the namespace.
@@ -442,15 +442,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verb} {target}{scope}"
 
 
-def object_call(
-    verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
-) -> Call:
-    """Return the call about one object, or its subresource. Raises InvalidInput."""
-    return Call(
-        verb=verb, resource=resource, namespace=namespace, name=name, subresource=subresource
-    )
-
-
 def discovery_call(group: str, version: str = "") -> Call:
     """Return the call that reads the versions of a group, or the kinds of one version.
 
@@ -459,7 +450,7 @@ def discovery_call(group: str, version: str = "") -> Call:
     if group and not _IS_GROUP.fullmatch(group):
         raise InvalidInput(f"cannot {DISCOVER}: API group: {group!r} names nothing")
     resource = Resource(group, version, "", "", is_namespaced=False)
-    return Call(verb=DISCOVER, resource=resource, namespace="")
+    return Call(DISCOVER, resource, "")
 
 
 def page_query(

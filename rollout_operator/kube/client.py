@@ -36,7 +36,6 @@ from rollout_operator.kube.api import (
     delete_options,
     discovery_call,
     no_fence,
-    object_call,
     page_query,
     watch_query,
     without_managed_fields,
@@ -435,11 +434,11 @@ class Verbs:
         self._timeouts = timeouts
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        call = Call(verb="list", resource=resource, namespace=namespace)
+        call = Call("list", resource, namespace)
         await self._sender.admit(call, self._timeouts.page)
 
     async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
-        call = object_call("patch", resource, namespace, name)
+        call = Call("patch", resource, namespace, name)
         await self._sender.admit(call, self._timeouts.write)
 
     async def fetch(
@@ -451,7 +450,7 @@ class Verbs:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        call = object_call("get", resource, namespace, name, subresource)
+        call = Call("get", resource, namespace, name, subresource)
         request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
         return await level(await self._sender.send(request))
 
@@ -480,7 +479,7 @@ class Verbs:
         resource_version: str | None = None,
         has_turn: bool = False,
     ) -> Page:
-        call = Call(verb="list", resource=resource, namespace=namespace)
+        call = Call("list", resource, namespace)
         size = self._page_sizes.choose(call, limit)
         query = page_query(
             selector, field_selector, limit=size, token=token, version=resource_version
@@ -509,7 +508,7 @@ class Verbs:
         query = watch_query(
             selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
         )
-        call = Call(verb="watch", resource=resource, namespace=namespace)
+        call = Call("watch", resource, namespace)
         silence = lasts + self._timeouts.silence
         request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
         async with self._sender.follow(request) as events:
@@ -524,7 +523,7 @@ class Verbs:
         precondition: Precondition,
         sent_within: timedelta | None = None,
     ) -> None:
-        call = object_call("delete", resource, namespace, name)
+        call = Call("delete", resource, namespace, name)
         request = HttpRequest(
             call=call,
             body=delete_options(precondition),
@@ -536,17 +535,17 @@ class Verbs:
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
-        call = object_call("update", resource, namespace, name, "status")
+        call = Call("update", resource, namespace, name, "status")
         await self._sender.send(self._put(call, body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        call = Call(verb="create", resource=resource, namespace=namespace)
+        call = Call("create", resource, namespace)
         return await self._write(HttpRequest(call=call, body=body, within=self._timeouts.write))
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes:
-        call = object_call("update", resource, namespace, name)
+        call = Call("update", resource, namespace, name)
         return await self._write(self._put(call, body))
 
     async def patch(
@@ -559,7 +558,7 @@ class Verbs:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        call = object_call("patch", resource, namespace, name, subresource)
+        call = Call("patch", resource, namespace, name, subresource)
         return await self._write(self._patch(call, patch, has_turn=has_turn))
 
     async def apply(
@@ -574,7 +573,7 @@ class Verbs:
         is_trial: bool = False,
     ) -> bytes:
         request = HttpRequest(
-            call=object_call("patch", resource, namespace, name),
+            call=Call("patch", resource, namespace, name),
             query=apply_query(manager, is_forced=is_forced, is_trial=is_trial),
             body=body,
             content_type=_APPLY_PATCH,
@@ -592,7 +591,7 @@ class Verbs:
         subresource: str = "",
     ) -> None:
         request = HttpRequest(
-            call=object_call(verb, resource, namespace, name, subresource),
+            call=Call(verb, resource, namespace, name, subresource),
             query=DRY_RUN,
             body=body,
             content_type=_MERGE_PATCH if verb == "patch" else _JSON,

@@ -113,7 +113,7 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
         return keys
 
     def text(self, verb: str) -> str:
-        return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
+        return Call(verb, self.resource, self.namespace).text
 
     async def fetch_page(self, api: LiveReader, *, token: str = "", has_turn: bool = False) -> Page:
         return await api.fetch_page(

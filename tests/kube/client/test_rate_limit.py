@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, Call, discovery_call, object_call
+from rollout_operator.kube.api import PODS, STATEFULSETS, Call, discovery_call
 from rollout_operator.kube.rate_limit import Priority, RateLimiter, choose_priority, name_bucket
 from rollout_operator.model.names import Throttled
 from tests import stories
@@ -72,7 +72,7 @@ class LimitStage(stories.Steps):
 
     async def _admit(self, name: str) -> None:
         verb, _, reads = name.partition("/")
-        call = object_call(verb, PODS, "prod", "a-0")
+        call = Call(verb, PODS, "prod", "a-0")
         await self.limits.admit(call, Priority[reads], timedelta(minutes=1))
         self.served.append((round(elapsed().total_seconds(), 2), name))
 
@@ -148,7 +148,7 @@ class LimitStage(stories.Steps):
 
     async def do_name(self, verb: str, reads: str = "READ") -> str:
         """Show bucket and priority of a call."""
-        call: Call = object_call(verb, STATEFULSETS, "prod", "a", "scale")
+        call = Call(verb, STATEFULSETS, "prod", "a", "scale")
         return f"{name_bucket(call)} {choose_priority(call, Priority[reads]).name}"
 
 
