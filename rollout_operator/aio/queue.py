@@ -7,7 +7,7 @@ out, and waiters get an error.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
@@ -207,6 +207,20 @@ REFUSED_EVENTS: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minu
 def attempts(longest: timedelta) -> Backoff:
     """Return the delays of an action that failed; at most `longest`."""
     return Backoff(first=min(timedelta(milliseconds=100), longest), most=longest)
+
+
+class Recent(OrderedDict[_Place, _Value]):
+    """What was put last, `most` entries of it."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def put(self, key: _Place, value: _Value) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 class _Row(msgspec.Struct, Generic[_Value]):

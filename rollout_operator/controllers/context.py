@@ -6,7 +6,6 @@ background, and nothing waits for them.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 import msgspec
 
 from rollout_operator.aio.clock import Clock, refine_time
-from rollout_operator.aio.queue import AT_ONCE, WorkQueue
+from rollout_operator.aio.queue import AT_ONCE, Recent, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
@@ -227,7 +226,7 @@ class ReportedGroups:
 
     def __init__(self, record: Callable[[EventRecord], None], clock: Clock) -> None:
         self._record, self._clock = record, clock
-        self._groups: OrderedDict[GroupName, ReportedGroup] = OrderedDict()
+        self._groups: Recent[GroupName, ReportedGroup] = Recent(MOST_GROUPS)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -237,10 +236,8 @@ class ReportedGroups:
 
     def take(self, group: GroupName, choice: Choice) -> None:
         """Record Events, and what they say."""
-        self._groups[group], events = choice
-        self._groups.move_to_end(group)
-        if len(self._groups) > MOST_GROUPS:
-            self._groups.popitem(last=False)
+        reported, events = choice
+        self._groups.put(group, reported)
         for event in events:
             self._record(event)
 

@@ -7,17 +7,17 @@ line says so and hardly any request follows. What deserves an Event is decided i
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import EVENT_WRITES, REFUSED_EVENTS
+from rollout_operator.aio.queue import EVENT_WRITES, REFUSED_EVENTS, Recent
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     EVENTS,
@@ -91,24 +91,6 @@ _RESOURCES: Final[Mapping[EventKind, Resource]] = {
 _LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
 # It may be written later, or the answer may come: nothing is wrong with the Event itself.
 _PASSING: Final = (Unreachable, UnknownOutcome, TooManyRequests, Throttled)
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Recent(OrderedDict[K, V]):
-    """What was put last, `most` entries of it."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def put(self, key: K, value: V) -> None:
-        self[key] = value
-        self.move_to_end(key)
-        if len(self) > self._most:
-            self.popitem(last=False)
 
 
 class _Bucket(msgspec.Struct):

@@ -12,7 +12,6 @@ down.
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,6 +23,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import Recent
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.config.flags import Config, is_label
 from rollout_operator.controllers.budgets import BudgetReports, Budgets
@@ -656,7 +656,7 @@ class ReviewedNamespaces:
     begin: Callable[[str], None]
     is_empty: Callable[[str], bool]
     _unproven: set[str] = field(default_factory=set, init=False)
-    _empty: OrderedDict[str, timedelta] = field(default_factory=OrderedDict, init=False)
+    _empty: Recent[str, timedelta] = field(default_factory=lambda: Recent(MOST_EMPTY), init=False)
     """Namespaces without objects, and when they were read."""
     _next_at: timedelta = field(default=timedelta(0), init=False)
 
@@ -685,8 +685,5 @@ class ReviewedNamespaces:
         except (ApiError, TimeoutError) as error:
             log.debug("Namespace of a review not read", namespace=namespace, err=error)
             return False
-        self._empty[namespace] = self.clock.elapsed()
-        self._empty.move_to_end(namespace)
-        if len(self._empty) > MOST_EMPTY:
-            self._empty.popitem(last=False)
+        self._empty.put(namespace, self.clock.elapsed())
         return False

@@ -20,7 +20,6 @@ import hashlib
 import os
 import re
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from yarl import URL
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import Recent
 from rollout_operator.model.names import InvalidInput, OperatorError
 from rollout_operator.model.units import Confidential, format_duration, parse_rfc3339, quote
 from rollout_operator.releases.model.releases import (
@@ -642,7 +642,7 @@ class RegistryExchange:
         self._is_closed = False
         self._turns = asyncio.Semaphore(AT_MOST)
         self._host_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._accepted: OrderedDict[tuple[object, ...], tuple[str, timedelta]] = OrderedDict()
+        self._accepted: Recent[tuple[object, ...], tuple[str, timedelta]] = Recent(_MOST_KEPT)
         """The values of `Authorization` that registries accept, until they expire."""
 
     async def close(self) -> None:
@@ -680,9 +680,7 @@ class RegistryExchange:
         self._accepted.pop(look_up.holder, None)
         challenges = parse_challenges(answer.headers.getall("WWW-Authenticate", ()))
         value, life = await self._obtain(look_up, challenges)
-        self._accepted[look_up.holder] = (value, self._clock.elapsed() + life - _MARGIN)
-        while len(self._accepted) > _MOST_KEPT:
-            self._accepted.popitem(last=False)
+        self._accepted.put(look_up.holder, (value, self._clock.elapsed() + life - _MARGIN))
         answer, _ = await self._follow(look_up, request)
         if answer.status == 401:
             self._accepted.pop(look_up.holder, None)
@@ -973,7 +971,7 @@ class RegistryClient:
         self._clock = clock
         self._count = count
         self._limit = limit
-        self._cache: OrderedDict[tuple[Repository, str], ReleaseMetadata] = OrderedDict()
+        self._cache: Recent[tuple[Repository, str], ReleaseMetadata] = Recent(_MOST_CACHED)
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return what an image says of itself; without tag and digest it is the tag `latest`.
@@ -1030,9 +1028,7 @@ class RegistryClient:
         manifest, digest = await self._read_manifest(look_up, reference, digest)
         sources = await self._list_sources(look_up, manifest)
         metadata = _make_metadata(digest, manifest, sources)
-        self._cache[look_up.repository, digest] = metadata
-        while len(self._cache) > _MOST_CACHED:
-            self._cache.popitem(last=False)
+        self._cache.put((look_up.repository, digest), metadata)
         return metadata
 
     async def _fetch_digest(self, look_up: _LookUp, image: ImageReference) -> str | None:

@@ -18,7 +18,6 @@ import binascii
 import os
 import ssl
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import Recent
 from rollout_operator.controllers.worker import (
     RECHECK,
     Attempts,
@@ -555,8 +555,8 @@ class ReleaseLookUps:
         self.controller: Controller[LookUpKey] = Controller(
             "look up releases", self.look_up, workers=_WORKERS, rng=rng
         )
-        self._states: dict[str, OrderedDict[str, _LookUpState]] = {}
-        self._problems: dict[str, dict[str, tuple[str, int]]] = {}
+        self._states: dict[str, Recent[str, _LookUpState]] = {}
+        self._problems: dict[str, Recent[str, tuple[str, int]]] = {}
         """The last problem of each tag of a Rollout, and how often in a row it occurred."""
 
     async def fetch(
@@ -596,7 +596,8 @@ class ReleaseLookUps:
             access = await read_access(self._secrets, state.repository)
             state.metadata = await self._registries.fetch_release(image, access)
             state.is_known = True
-            self._problems.get(key.rollout, {}).pop(key.tag, None)
+            if (problems := self._problems.get(key.rollout)) is not None:
+                problems.pop(key.tag, None)
         except ReleaseNotFound as error:
             state.metadata, state.is_known = None, True
             self._retry(key, state, error, state.interval)
@@ -624,12 +625,10 @@ class ReleaseLookUps:
 
     def _is_news(self, key: LookUpKey, problem: str) -> bool:
         """Return whether a problem is worth a warning: when it is new, then ever more rarely."""
-        problems = self._problems.setdefault(key.rollout, {})
+        problems = self._problems.setdefault(key.rollout, Recent(MOST_TAGS))
         before, times = problems.get(key.tag, ("", 0))
         times = times + 1 if problem == before else 1
-        problems[key.tag] = problem, times
-        if len(problems) > MOST_TAGS:
-            del problems[next(iter(problems))]
+        problems.put(key.tag, (problem, times))
         return times.bit_count() == 1
 
     def _find(self, key: LookUpKey) -> _LookUpState | None:
@@ -637,8 +636,4 @@ class ReleaseLookUps:
         return None if tags is None else tags.get(key.tag)
 
     def _remember(self, key: LookUpKey, state: _LookUpState) -> None:
-        tags = self._states.setdefault(key.rollout, OrderedDict())
-        tags.pop(key.tag, None)
-        tags[key.tag] = state
-        while len(tags) > MOST_TAGS:
-            tags.popitem(last=False)
+        self._states.setdefault(key.rollout, Recent(MOST_TAGS)).put(key.tag, state)

@@ -8,7 +8,6 @@ is more severe. How series are read and written is decided in `exposition`.
 import dataclasses
 import math
 import platform
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import Recent
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import (
     Code,
@@ -172,7 +172,7 @@ class Denials:
             registry=registry,
         )
         self._shown: dict[str, _Score] = {}
-        self._candidates: OrderedDict[str, _Score] = OrderedDict()
+        self._candidates: Recent[str, _Score] = Recent(_MAX_CANDIDATES)
 
     def begin(self, hook: str) -> None:
         self._counter.labels(hook, OTHER)
@@ -191,9 +191,7 @@ class Denials:
         score = self._candidates.pop(user, None) or _Score(0, now)
         score.add(now)
         if not self._make_room(score.value, now):
-            self._candidates[user] = score
-            if len(self._candidates) > _MAX_CANDIDATES:
-                self._candidates.popitem(last=False)
+            self._candidates.put(user, score)
             return OTHER
         self._shown[user] = score
         return user

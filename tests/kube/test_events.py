@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from rollout_operator.aio.queue import Recent
 from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.events import (
@@ -23,7 +24,6 @@ from rollout_operator.kube.events import (
     ROUTINE_LEAVES,
     EventLimits,
     EventSender,
-    Recent,
     cut_note,
 )
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
