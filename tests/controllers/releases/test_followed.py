@@ -167,7 +167,7 @@ async def test_labels_of_a_namespace_that_change_are_news_for_all() -> None:
     clock, news = VirtualClock(), list[str]()
     api = open_api("prod")
     wide = build_wide_checks(
-        open_client(api), lambda of: Informer(open_client(api), of, Metrics(), clock, lambda: 0.5)
+        open_client(api), lambda client, of: Informer(client, of, Metrics(), clock, lambda: 0.5)
     )
     wide.find_lack()
     async with TaskStack() as tasks:
