@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import aiohttp
 import msgspec
@@ -247,19 +247,21 @@ class _Exchange:
 
     async def _send(self, request: HttpRequest, connect: float) -> aiohttp.ClientResponse:
         silence = request.silence.total_seconds() if request.silence else None
-        response = await self.transport.api.call_api(
-            request.call.path,
+        transport = self.transport
+        headers = {**transport.headers, "Content-Type": request.content_type}
+        if transport.credential is not None:
+            headers["Authorization"] = await transport.credential.show_current()
+        return await transport.rest.request(
             request.call.method,
+            f"{transport.host}{request.call.path}",
             query_params=list(request.query.items()),
-            header_params={"Content-Type": request.content_type},
+            headers=headers,
             body=request.body,
-            auth_settings=["BearerToken"],
             _preload_content=False,
             _request_timeout=aiohttp.ClientTimeout(
                 total=None, connect=connect, sock_connect=connect, sock_read=silence
             ),
         )
-        return cast(aiohttp.ClientResponse, response)
 
     def _failure(self, call: Call, answer: _Answer) -> ApiError:
         if answer.status == CLUSTER_MISMATCH:

@@ -37,12 +37,11 @@ from rollout_operator.kube.kubeconfig import (
     token_file,
 )
 from rollout_operator.kube.lean import (
-    LibraryClient,
-    LibraryConfiguration,
+    Configuration,
+    RestClient,
     config_exception,
     load_incluster,
-    new_api_client,
-    new_configuration,
+    new_rest_client,
 )
 from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER, ConfigError
 from rollout_operator.model.units import find_url_problem, quote
@@ -120,10 +119,13 @@ class PageSizes:
         return f"a page of {requested} objects is too long, requesting {most} at a time"
 
 
-class Transport(msgspec.Struct, frozen=True):
+class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """What clients share. Close it last."""
 
-    api: LibraryClient
+    rest: RestClient
+    host: str
+    """The URL before each path."""
+    headers: dict[str, str]
     credential: Credential | None
     namespace: str
     clock: Clock
@@ -135,11 +137,11 @@ class Transport(msgspec.Struct, frozen=True):
     """What a person can do where the API server refuses our credentials."""
 
     async def close(self) -> None:
-        await self.api.close()
+        await self.rest.close()
 
 
 def open_transport(
-    configuration: LibraryConfiguration,
+    configuration: Configuration,
     credential: Credential | None,
     namespace: str,
     clock: Clock,
@@ -152,27 +154,26 @@ def open_transport(
 
     Raises ConfigError where certificates cannot be read or the proxy is of an unknown kind.
     """
-    # Go programs, and so every other client of the cluster, accept a CA without the extensions that
-    # OpenSSL is strict about from Python 3.13 on; several providers' CAs lack them.
-    configuration.disable_strict_ssl_verification = True
-    # Each watch keeps a connection: those of thirty namespaces would be all that the library has by
-    # default, with none left to act. What is in flight is bounded by the rate limits.
-    configuration.connection_pool_maxsize = 0
-    if credential is not None:
-        configuration.api_key["BearerToken"] = credential.value
-        configuration.refresh_api_key_hook = credential.show_current
     proxy = configuration.proxy or choose_proxy(configuration.host, environ)
     if proxy and (problem := find_url_problem(proxy, PROXY_SCHEMES)):
         scheme = configuration.host.partition(":")[0].upper()
         raise ConfigError(f"environment variable {scheme}_PROXY {problem}")
+    configuration.proxy = proxy
     try:
-        api = new_api_client(configuration)
+        rest = new_rest_client(configuration)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"certificates for {configuration.host}: {error}") from error
-    api.rest_client.proxy = proxy
-    api.rest_client.pool_manager = _session(api.rest_client.pool_manager, headers)
-    api.default_headers.update(_headers(namespace))
-    return Transport(api, credential, namespace, clock, ServerClock(clock), PageSizes(clock))
+    rest.pool_manager = _session(rest.pool_manager, headers)
+    return Transport(
+        rest=rest,
+        host=configuration.host,
+        headers=_headers(namespace),
+        credential=credential,
+        namespace=namespace,
+        clock=clock,
+        server_clock=ServerClock(clock),
+        page_sizes=PageSizes(clock),
+    )
 
 
 def _render_agent(name: str) -> str:
@@ -315,16 +316,16 @@ async def connect(access: Access, clock: Clock) -> Transport:
     if choice is not None:
         transport = await _by_kubeconfig(choice, access, clock)
     else:
-        configuration = new_configuration()
+        configuration = Configuration()
         credential = _in_cluster(configuration, access, clock)
         transport = open_transport(
             configuration, credential, access.namespace, clock, access.environ
         )
-    transport.api.default_headers["User-Agent"] = _render_agent(access.name)
+    transport.headers["User-Agent"] = _render_agent(access.name)
     return replace(transport, log_in=_IN_POD if choice is None else _BY_KUBECONFIG)
 
 
-def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Clock) -> Credential:
+def _in_cluster(configuration: Configuration, access: Access, clock: Clock) -> Credential:
     for name in _SERVICE:
         if not access.environ.get(name):
             raise ConfigError(
@@ -360,7 +361,7 @@ async def _by_kubeconfig(choice: KubeconfigChoice, access: Access, clock: Clock)
             "Not verifying the certificate of the API server, as the kubeconfig says",
             file=choice.names,
         )
-    configuration = new_configuration()
+    configuration = Configuration()
     configuration.host = kubeconfig.server
     configuration.verify_ssl = not kubeconfig.is_insecure
     configuration.tls_server_name = kubeconfig.server_name or None

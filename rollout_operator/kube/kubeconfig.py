@@ -28,7 +28,6 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.lean import LibraryConfiguration
 from rollout_operator.model.names import ConfigError
 from rollout_operator.model.units import Confidential, find_url_problem, quote
 from rollout_operator.telemetry.logs import log
@@ -43,7 +42,6 @@ _LOAD_LIMIT: Final = timedelta(seconds=30)
 PROXY_SCHEMES: Final = ("http", "https")
 
 _MAX_TOKEN: Final = 64 * 1024
-_KEY: Final = "BearerToken"
 
 _Load = Callable[[], Awaitable[str]]
 """Return the value of the Authorization header; raise ConfigError where there is none."""
@@ -88,12 +86,12 @@ class Credential:
     def value(self) -> str:
         return self._value
 
-    async def show_current(self, configuration: LibraryConfiguration) -> None:
-        """Give the library the current value, as its hook before each request."""
+    async def show_current(self) -> str:
+        """Return the value for a request that is sent now."""
         age = self._clock.elapsed() - self._loaded_at
         if self._reread_every is not None and age >= self._reread_every:
             await self._load_again()
-        configuration.api_key[_KEY] = self._value
+        return self._value
 
     async def replace_refused(self, refused: str) -> None:
         """Load again because the server refused `refused`, unless another call just did so."""

@@ -3,12 +3,14 @@
 `import kubernetes_asyncio.client` runs every generated model and API class: 66 MiB of resident
 memory and a second of CPU, two thirds of our whole budget, for code that raw calls never touch.
 Here its packages are registered empty, with their real search path, so that single modules below
-them can be imported: 3 MiB and a tenth of a second. Importing a generated name from an empty
-package fails and says why. If the whole package was imported before, it is used instead.
+them can be imported: those that open the TLS connections and send raw calls, and that find the
+cluster we run in. Its `Configuration` and `ApiClient` are not among them: they bring urllib3,
+dateutil and multiprocessing, 4 MiB and 40 ms. Importing another name from an empty package fails
+and says why. If the whole package was imported before, it is used instead.
 """
 
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
@@ -17,55 +19,60 @@ from types import ModuleType
 from typing import Any, Final, NoReturn, Protocol, cast
 
 import aiohttp
+import msgspec
 
 _ROOT: Final = "kubernetes_asyncio"
 # In this order: a parent before its children.
-_PACKAGES: Final = (_ROOT, f"{_ROOT}.client", f"{_ROOT}.client.models", f"{_ROOT}.config")
+_PACKAGES: Final = (_ROOT, f"{_ROOT}.client", f"{_ROOT}.config")
 
 
-class LibraryConfiguration(Protocol):
-    host: str
-    api_key: MutableMapping[str, str]
-    ssl_ca_cert: str | None
-    cert_file: str | None
-    key_file: str | None
-    verify_ssl: bool
-    tls_server_name: str | None
-    disable_strict_ssl_verification: bool
-    connection_pool_maxsize: int
-    proxy: str | None
-    refresh_api_key_hook: Callable[["LibraryConfiguration"], object] | None
+class Configuration(msgspec.Struct, kw_only=True):
+    """What the library reads of its class of this name."""
+
+    host: str = ""
+    api_key: dict[str, str] = {}
+    ssl_ca_cert: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify_ssl: bool = True
+    tls_server_name: str | None = None
+    disable_strict_ssl_verification: bool = True
+    """Go programs, and so every other client of the cluster, accept a CA without the extensions
+    that OpenSSL is strict about from Python 3.13 on; several providers' CAs lack them."""
+    connection_pool_maxsize: int = 0
+    """Without limit. Each watch keeps a connection: those of thirty namespaces would be all that
+    the library has by default, with none left to act. The rate limits bound what is in flight."""
+    proxy: str | None = None
+    proxy_headers: Mapping[str, str] | None = None
 
 
 class RestClient(Protocol):
+    """What we use of the library's `RESTClientObject`."""
+
     pool_manager: aiohttp.ClientSession
-    proxy: str | None
 
-
-class LibraryClient(Protocol):
-    """What we use of the library's `ApiClient`: raw calls and their defaults."""
-
-    configuration: LibraryConfiguration
-    default_headers: MutableMapping[str, str]
-    rest_client: RestClient
-
-    # The library's own signature: every argument after these is keyword, untyped and optional.
-    async def call_api(self, resource_path: str, method: str, **options: object) -> Any: ...
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        query_params: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        body: object,
+        _preload_content: bool,
+        _request_timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse: ...
 
     async def close(self) -> None: ...
 
 
-def new_configuration() -> LibraryConfiguration:
-    return cast(LibraryConfiguration, _load_lean("client.configuration").Configuration())
-
-
-def new_api_client(configuration: LibraryConfiguration) -> LibraryClient:
+def new_rest_client(configuration: Configuration) -> RestClient:
     """Return a client; needs a running loop. Raises OSError if CA or key cannot be read."""
-    return cast(LibraryClient, _load_lean("client.api_client").ApiClient(configuration))
+    return cast(RestClient, _load_lean("client.rest").RESTClientObject(configuration))
 
 
 def load_incluster(
-    configuration: LibraryConfiguration, token: Path, ca: Path, environ: Mapping[str, str]
+    configuration: Configuration, token: Path, ca: Path, environ: Mapping[str, str]
 ) -> None:
     """Set host and CA of the cluster we run in. Raises OSError and `config_exception()`."""
     _load_lean("config.incluster_config").load_incluster_config(
@@ -83,13 +90,7 @@ def config_exception() -> type[Exception]:
 
 def _load_lean(name: str) -> ModuleType:
     if _ROOT not in sys.modules:
-        try:
-            _register_empty_packages()
-        except ImportError:
-            # The next caller would take half-filled packages for the library.
-            for module in [one for one in sys.modules if f"{one}.".startswith(f"{_ROOT}.")]:
-                del sys.modules[module]
-            raise
+        _register_empty_packages()
     return import_module(f"{_ROOT}.{name}")
 
 
@@ -105,10 +106,9 @@ def _register_empty_packages() -> None:
     for name in _PACKAGES[1:]:
         parent, _, child = name.rpartition(".")
         setattr(sys.modules[parent], child, sys.modules[name])
-    # The config modules take these two names from the package.
+    # The config modules take this name from the package.
     client: Any = sys.modules[f"{_ROOT}.client"]
-    client.Configuration = import_module(f"{_ROOT}.client.configuration").Configuration
-    client.ApiClient = import_module(f"{_ROOT}.client.api_client").ApiClient
+    client.Configuration = Configuration
 
 
 def _empty_package(name: str, folders: list[str]) -> ModuleType:

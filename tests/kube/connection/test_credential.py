@@ -19,7 +19,6 @@ from rollout_operator.kube.kubeconfig import (
     run_login,
     token_file,
 )
-from rollout_operator.kube.lean import new_configuration
 from rollout_operator.model.names import ConfigError
 from tests import stories
 from tests.fakes_clock import FakeClock
@@ -65,9 +64,7 @@ class CredentialStage(stories.Steps):
             return f"{error}".replace(f"{self.file}", "FILE")
 
     async def do_get(self) -> str:
-        configuration = new_configuration()
-        await self.credential.show_current(configuration)
-        return configuration.api_key["BearerToken"]
+        return await self.credential.show_current()
 
     async def do_refused(self, value: str, times: str = "1") -> str:
         """Have the API server refuse a value; show which is used then."""
