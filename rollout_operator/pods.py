@@ -295,7 +295,9 @@ class HttpSender:
         if self._is_closed:
             raise aiohttp.ClientConnectionError("the operator is stopping")
         if self._session is None:
-            self._session = _open_session(self._namespace, self._trust)
+            self._session = _open_session(self._namespace)
+        if self._trust is None and endpoint.scheme == "https":
+            self._trust = ssl.create_default_context()
         async with self._session.request(
             method,
             # As it was written: what is escaped in it stays so, and what is not, too.
@@ -303,6 +305,7 @@ class HttpSender:
             headers={"Host": endpoint.authority, **tracing.spans.make_headers()},
             allow_redirects=False,
             server_hostname=endpoint.host.removesuffix("."),
+            ssl=self._trust or True,
         ) as response:
             if not is_success(response.status):
                 log.debug("Pod refused", pod=endpoint.pod, body=_excerpt(response))
@@ -347,17 +350,10 @@ def _excerpt(response: aiohttp.ClientResponse) -> str:
     return escaped[:_LONGEST_EXCERPT]
 
 
-def _open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
-    """Return a session without limits of its own in number and time; needs a running loop.
-
-    `trust` judges the certificates of pods; None trusts the CAs of the system.
-    """
+def _open_session(namespace: str) -> aiohttp.ClientSession:
+    """Return a session without limits of its own in number and time; needs a running loop."""
     connector = aiohttp.TCPConnector(
-        resolver=NoResolver(),
-        use_dns_cache=False,
-        force_close=True,
-        limit=0,
-        ssl=trust or True,
+        resolver=NoResolver(), use_dns_cache=False, force_close=True, limit=0
     )
     return make_session(
         namespace,

@@ -13,7 +13,8 @@ import difflib
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Final, Protocol, TextIO, cast
 
@@ -51,7 +52,8 @@ class Command(msgspec.Struct, frozen=True):
     def load(self) -> CommandModule:
         """Import the module, which has the name of its command. Raises NotInstalled."""
         if not self.extra:
-            module = import_module(f"{__package__}.{self.name.replace('-', '_')}")
+            with import_lean():
+                module = import_module(f"{__package__}.{self.name.replace('-', '_')}")
             return cast(CommandModule, module)
         # Not before: it takes longer than help does, and few commands need it.
         from importlib.metadata import entry_points
@@ -64,6 +66,31 @@ class Command(msgspec.Struct, frozen=True):
     def help_words(self) -> str:
         """Return the words to type for its help."""
         return f"{PROGRAM} -help" if self.name == OPERATOR else f"{PROGRAM} {self.name} -help"
+
+
+# aiohttp reads the CAs of the system twice when it is imported, 50 ms and 2 MiB, for contexts that
+# nothing here uses; OpenSSL takes their places from the environment. Another MiB is the run-time
+# library of C++, which frozenlist alone would load, for lists that are read once for a session.
+_LEAN: Final = {
+    "SSL_CERT_FILE": os.devnull,
+    "SSL_CERT_DIR": os.devnull,
+    "FROZENLIST_NO_EXTENSIONS": "1",
+}
+
+
+@contextmanager
+def import_lean() -> Iterator[None]:
+    """Import libraries inside without what costs time and memory and is not used."""
+    before = {name: os.environ.get(name) for name in _LEAN}
+    os.environ.update(_LEAN)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 OPERATOR: Final = "run"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rollout_operator.cli.main import PROGRAM, render_commands
+from rollout_operator.cli.main import PROGRAM, import_lean, render_commands
 from rollout_operator.config.checks import read_config, render_flags
 from rollout_operator.config.flags import Config, read_environment
 from rollout_operator.config.grammar import HelpRequested
@@ -58,7 +58,8 @@ def import_operator() -> Callable[[Config], int]:
     """
     gc.disable()
     try:
-        from rollout_operator.operator.main import run as run_operator
+        with import_lean():
+            from rollout_operator.operator.main import run as run_operator
     finally:
         gc.freeze()
         gc.enable()

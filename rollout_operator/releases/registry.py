@@ -232,7 +232,7 @@ class RegistryAnswer:
 
 def _open_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context()),
         headers={
             "User-Agent": f"rollout-operator/{__version__}",
             # What is compressed may be a thousand times as long, and would be another digest.

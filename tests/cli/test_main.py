@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,6 +19,7 @@ from rollout_operator.config.checks import render_flag_table
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
 from rollout_operator.model.names import ConfigError, DecodeError, Unreachable
+from tests.world.pki import make_pki
 
 Captured = pytest.CaptureFixture[str]
 Start = Callable[[Callable[[Config], int]], int]
@@ -282,3 +284,32 @@ def test_d51_no_garbage_is_collected_while_the_operator_is_imported() -> None:
     assert is_enabled
     assert frozen > 50_000
     assert module == "rollout_operator.operator.main"
+
+
+_LOADED: Final = """
+import os, re
+from pathlib import Path
+before = dict(os.environ)
+from rollout_operator.cli.run import import_operator
+import_operator()
+import ssl
+print(os.environ == before)
+print("libstdc++" in Path("/proc/self/maps").read_text())
+print(ssl.create_default_context().cert_store_stats()["x509_ca"])
+"""
+
+
+@pytest.mark.parametrize("given", [{}, {"SSL_CERT_DIR": "/nowhere"}, {"SSL_CERT_FILE": "CA"}])
+def test_d51_libraries_are_imported_lean_and_the_environment_is_left_as_it_was(
+    given: dict[str, str], tmp_path: Path
+) -> None:
+    """The CAs of the system are there for who asks for them later."""
+    pki = make_pki(tmp_path)
+    environment = {name: os.environ[name] for name in os.environ if "SSL" not in name}
+    environment |= {name: value.replace("CA", f"{pki.ca}") for name, value in given.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED], capture_output=True, check=True, env=environment, text=True
+    )
+    is_same, has_cpp, authorities = done.stdout.split()
+    assert (is_same, has_cpp) == ("True", "False")
+    assert authorities == "1" or "SSL_CERT_FILE" not in given

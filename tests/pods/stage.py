@@ -14,8 +14,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import pytest
 from msgspec.structs import replace
 
 from rollout_operator import __version__
@@ -187,20 +190,31 @@ class PodStage(stories.Steps):
         return PodClient(sender, timeout=limit, metrics=metrics, clock=clock, at_most=int(turns))
 
     async def do_tls(self, *names: str) -> None:
-        """Have pods serve a certificate for these names, from `age=40` days ago; trust its CA."""
-        age = next((one.partition("=")[2] for one in names if one.startswith("age=")), "0")
+        """Have pods serve a certificate for these names, from `age=40` days ago; trust its CA.
+
+        With `of=system` its CA is one of the system.
+        """
+        how = dict(one.split("=") for one in names if "=" in one)
         wanted = Wanted(
-            names=tuple(one for one in names if not one.startswith("age=")),
+            names=tuple(one for one in names if "=" not in one),
             organisation="",
             expiration=timedelta(days=30),
             ca_life=timedelta(days=90),
         )
-        born = datetime.now(UTC) - timedelta(days=int(age))
+        born = datetime.now(UTC) - timedelta(days=int(how.get("age", 0)))
         ca = issue_ca(wanted, born)
         serving = server_context(issue_leaf(ca, wanted, born))
         serving.sni_callback = lambda _, name, __: self.requested.append(name)
         self.trust = ssl.create_default_context(cadata=ca.cert.decode())
+        if "of" in how:
+            self._trust_in_system(ca.cert)
         self.pods = await self.stack.enter_async_context(PodServers(self.pods.answer, serving))
+
+    def _trust_in_system(self, ca: bytes) -> None:
+        file = Path(self.stack.enter_context(TemporaryDirectory()), "ca.crt")
+        file.write_bytes(ca)
+        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("SSL_CERT_FILE", f"{file}")
 
     async def do_requested(self) -> str:
         """Show the names that were requested of the pods' servers."""
