@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from rollout_operator.pki.certificates import Pair
+from rollout_operator.pki.material import Pair
 from rollout_operator.pki.serving import server_context
 
 

@@ -29,8 +29,7 @@ from rollout_operator.operator.reviews import (
     route_reviews,
 )
 from rollout_operator.pki.bundle import BundleInjector, Injection
-from rollout_operator.pki.certificates import SecretStore
-from rollout_operator.pki.manager import CertificateController
+from rollout_operator.pki.manager import CertificateController, SecretStore
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.telemetry.logs import log

@@ -1,18 +1,20 @@
-"""Certificates as PEM and in the Secret: read them, issue them, carry out a decision.
+"""Certificates as PEM: read them, issue them, carry out a decision.
 
 Decides what ours look like: P-256, random serials, valid from five minutes ago. Accepts what other
 versions wrote: RSA and EC keys in PKCS#1, SEC1 and PKCS#8, chains in `cert`, several certificates
-in `ca`. When to issue is decided in `planning.certificate`. Of a Secret, labels, annotations, type
-and data that is not ours are kept.
+in `ca`. When to issue is decided in `planning.certificate`.
+
+The operator has its questions answered in a process of its own: cryptography takes 9 MiB to import,
+for some milliseconds at the start and once in months.
 """
 
-import hashlib
-from base64 import b64decode, b64encode
+import sys
+from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Final, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 from cryptography import x509
@@ -22,15 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from rollout_operator.kube.api import SECRETS, JsonObject, Resource
-from rollout_operator.model.diagnosis import BundleFacts
-from rollout_operator.model.names import (
-    CERTIFICATE_LABEL,
-    Denied,
-    InvalidInput,
-    NotFound,
-    Unreachable,
-)
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.pki.material import Examined, KeyMaterial, Pair, Question, Refused
 from rollout_operator.planning.certificate import (
     BACKDATING,
     LEAF_NAME,
@@ -42,59 +37,36 @@ from rollout_operator.planning.certificate import (
     Wanted,
 )
 
-# The first three are those of every version of the Secret; a reader that does not know the others
-# leaves them alone.
-_SECRET_KEYS: Final[Mapping[str, str]] = {
-    "ca": "ca",
-    "cert": "cert",
-    "key": "key",
-    "ca_key": "ca-key",
-    "next_ca": "next-ca",
-    "next_ca_key": "next-ca-key",
-    "old_ca": "old-ca",
-}
-"""Field of `KeyMaterial` → key in the data of the Secret."""
-_MADE_BY_US: Final = "true"
-# The type of a Secret that names none.
-_PLAIN: Final = "Opaque"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Pair:
-    cert: bytes
-    key: bytes
-
-    def __repr__(self) -> str:
-        return f"Pair({_fingerprint(self.cert)})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class KeyMaterial:
-    """Everything that serving needs, and what renewing needs later. Empty where absent."""
-
-    cert: bytes = b""
-    """The leaf first, then further certificates of its chain."""
-    key: bytes = b""
-    ca: bytes = b""
-    ca_key: bytes = b""
-    next_ca: bytes = b""
-    next_ca_key: bytes = b""
-    old_ca: bytes = b""
-
-    @property
-    def served(self) -> Pair:
-        return Pair(cert=self.cert, key=self.key)
-
-    def __repr__(self) -> str:
-        return f"Material(cert={_fingerprint(self.cert)}, ca={_fingerprint(self.ca)})"
-
-
-def _fingerprint(pem: bytes) -> str:
-    """Return a short text that is the same for the same PEM, for logs."""
-    return hashlib.sha256(pem).hexdigest()[:12] if pem else "none"
-
+if TYPE_CHECKING:
+    from rollout_operator.model.diagnosis import BundleFacts
 
 _Chain = Sequence[x509.Certificate]
+
+
+def main() -> None:
+    """Answer the question on stdin on stdout."""
+    question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Question)
+    reply: Examined | Refused
+    try:
+        reply = answer(question)
+    except InvalidInput as error:
+        reply = Refused(str(error))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(reply))
+
+
+def answer(question: Question) -> Examined:
+    """Raises InvalidInput where the material does not allow the step."""
+    material, issue = question.material, question.issue
+    if issue is not None:
+        material = carry_out(issue.decision, material, issue.wanted, issue.now)
+    facts = read_material(material)
+    return Examined(
+        material=material,
+        facts=facts,
+        leaf_name=read_leaf_name(material.cert),
+        bundle=trusted_bundle(material),
+        may_call=isinstance(facts, UsableCertificate) and is_for_clients(material.cert),
+    )
 
 
 def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
@@ -412,11 +384,14 @@ def _pair(cert: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
     )
 
 
-def read_bundle(bundle: str, certificate: bytes = b"") -> BundleFacts:
+def read_bundle(bundle: str, certificate: bytes = b"") -> "BundleFacts":
     """Return what a `caBundle` holds, in base64 as it is written.
 
     `certificate` is the PEM of what the operator serves, empty where that is not known.
     """
+    # A process that answers one question has no use for it.
+    from rollout_operator.model.diagnosis import BundleFacts
+
     try:
         cas = load_chain(b64decode(bundle, validate=True), "caBundle")
     except Base64Error:
@@ -434,143 +409,3 @@ def _vouches(cas: _Chain, certificate: bytes) -> bool | None:
         return _find_root(load_chain(certificate, "cert"), cas) is not None
     except InvalidInput:
         return None
-
-
-class _SecretApi(Protocol):
-    """The part of the API client that the Secret needs; errors as in `kube.api`."""
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
-
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    material: KeyMaterial
-    problem: str = ""
-    """Why its data is no key pair at all, empty where it may be."""
-    body: JsonObject = field(default_factory=dict, repr=False)
-    """The whole object; empty where there is none."""
-
-    @property
-    def uid(self) -> str:
-        return str(_part(self.body, "metadata").get("uid") or "")
-
-    @property
-    def is_labelled(self) -> bool:
-        labels = _part(_part(self.body, "metadata"), "labels")
-        return labels.get(CERTIFICATE_LABEL) == _MADE_BY_US
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether it is absent, or has no data and its type does not demand certain data."""
-        data = self.body.get("data") or {}
-        is_plain = (self.body.get("type") or _PLAIN) == _PLAIN
-        return is_plain and isinstance(data, dict) and not any(data.values())
-
-    @property
-    def is_immutable(self) -> bool:
-        return self.body.get("immutable") is True
-
-
-class SecretStore:
-    def __init__(self, api: _SecretApi, *, namespace: str, name: str) -> None:
-        self._api = api
-        self._namespace = namespace
-        self._name = name
-
-    def __str__(self) -> str:
-        return f"secret {self._namespace}/{self._name}"
-
-    async def fetch(self) -> Stored:
-        try:
-            raw = await self._api.fetch(SECRETS, self._namespace, self._name)
-        except NotFound:
-            return Stored(material=KeyMaterial(), problem="there is no secret")
-        return self._decode(raw)
-
-    async def write(self, before: Stored, material: KeyMaterial) -> None:
-        """Store `material` in place of what was read before.
-
-        Raises Conflict or NotFound where another client was faster, UnknownOutcome without
-        an answer: read again. Else as `kube.api.Writer.create`.
-        """
-        if not before.body:
-            await self._create(material)
-            return
-        kept = _part(before.body, "data")
-        others = {key: kept[key] for key in kept if key not in _SECRET_KEYS.values()}
-        head = _part(before.body, "metadata")
-        labels = {**_part(head, "labels"), CERTIFICATE_LABEL: _MADE_BY_US}
-        body = {
-            **before.body,
-            "metadata": {**head, "labels": labels},
-            "data": {**others, **_encode(material)},
-        }
-        await self._api.replace(SECRETS, self._namespace, self._name, body)
-
-    async def _create(self, material: KeyMaterial) -> None:
-        try:
-            await self._api.create(SECRETS, self._namespace, self._fresh(material))
-        except Denied as error:
-            if error.status != 403:
-                raise
-            # The shipped Role has no right to create, since the Secret is shipped too.
-            command = f"kubectl create secret generic {self._name} --namespace {self._namespace}"
-            text = f"{self} does not exist: create it empty ({command}), or let this do it: {error}"
-            raise Denied(text, call=error.call, status=error.status, reason=error.reason) from error
-
-    def _fresh(self, material: KeyMaterial) -> JsonObject:
-        return {
-            "apiVersion": SECRETS.version,
-            "kind": SECRETS.kind,
-            "metadata": {
-                "name": self._name,
-                "namespace": self._namespace,
-                "labels": {CERTIFICATE_LABEL: _MADE_BY_US},
-            },
-            "data": _encode(material),
-        }
-
-    def _decode(self, raw: bytes) -> Stored:
-        try:
-            body = msgspec.json.decode(raw, type=dict[str, object])
-        except (msgspec.MsgspecError, RecursionError):
-            # Not chained: a decoder may quote what it has read.
-            raise Unreachable(f"cannot read {self}: the answer is no object") from None
-        data = body.get("data") or {}
-        if not isinstance(data, dict):
-            return Stored(material=KeyMaterial(), problem="data: not an object", body=body)
-        try:
-            material = KeyMaterial(
-                **{name: _value(data, key) for name, key in _SECRET_KEYS.items()}
-            )
-            return Stored(material=material, body=body)
-        except _NotBase64 as error:
-            return Stored(material=KeyMaterial(), problem=str(error), body=body)
-
-
-class _NotBase64(Exception):
-    """A value of the Secret's data is not what the API promises."""
-
-
-def _part(body: JsonObject, key: str) -> JsonObject:
-    part = body.get(key)
-    return part if isinstance(part, dict) else {}
-
-
-def _value(data: Mapping[str, object], key: str) -> bytes:
-    text = data.get(key) or ""
-    try:
-        return b64decode(text if isinstance(text, str) else "?", validate=True)
-    except (Base64Error, ValueError):
-        raise _NotBase64(f"data.{key}: not base64") from None
-
-
-def _encode(material: KeyMaterial) -> dict[str, str]:
-    values = {key: getattr(material, name) for name, key in _SECRET_KEYS.items()}
-    return {key: b64encode(value).decode() for key, value in values.items() if value}

@@ -2,19 +2,28 @@
 
 Reads the Secret, lets `planning.certificate` decide, carries the step out and reads again until
 nothing is left to do. All replicas do so side by side; one that loses a race for the Secret takes
-what the winner wrote.
+what the winner wrote. Of the Secret, labels, annotations, type and data that is not ours are kept.
 """
 
 import asyncio
 import dataclasses
+import sys
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
+import rollout_operator
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import CERTIFICATES
+from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.names import (
+    CERTIFICATE_LABEL,
     ApiError,
     Conflict,
     Denied,
@@ -22,16 +31,9 @@ from rollout_operator.model.names import (
     NotFound,
     OperatorError,
     UnknownOutcome,
+    Unreachable,
 )
-from rollout_operator.pki.certificates import (
-    KeyMaterial,
-    SecretStore,
-    Stored,
-    carry_out,
-    read_leaf_name,
-    read_material,
-    trusted_bundle,
-)
+from rollout_operator.pki.material import Examined, Issue, KeyMaterial, Question, Refused
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
@@ -55,6 +57,213 @@ _START_LIMIT: Final = timedelta(seconds=60)
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
+# It takes less than a tenth of a second of a processor, of which there may be a tenth as well.
+_ANSWER_LIMIT: Final = timedelta(seconds=30)
+# The launcher of an image has told us where modules are: nobody else tells this process.
+_PROGRAM: Final = """
+import gc, sys
+gc.disable()
+sys.path[:] = {path!r}
+from rollout_operator.pki.certificates import main
+main()
+"""
+# The first three are those of every version of the Secret; a reader that does not know the others
+# leaves them alone.
+_SECRET_KEYS: Final[Mapping[str, str]] = {
+    "ca": "ca",
+    "cert": "cert",
+    "key": "key",
+    "ca_key": "ca-key",
+    "next_ca": "next-ca",
+    "next_ca_key": "next-ca-key",
+    "old_ca": "old-ca",
+}
+"""Field of `KeyMaterial` → key in the data of the Secret."""
+_MADE_BY_US: Final = "true"
+# The type of a Secret that names none.
+_PLAIN: Final = "Opaque"
+
+
+class _SecretApi(Protocol):
+    """The part of the API client that the Secret needs; errors as in `kube.api`."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    material: KeyMaterial
+    problem: str = ""
+    """Why its data is no key pair at all, empty where it may be."""
+    body: JsonObject = dataclasses.field(default_factory=dict, repr=False)
+    """The whole object; empty where there is none."""
+
+    @property
+    def uid(self) -> str:
+        return str(_part(self.body, "metadata").get("uid") or "")
+
+    @property
+    def is_labelled(self) -> bool:
+        labels = _part(_part(self.body, "metadata"), "labels")
+        return labels.get(CERTIFICATE_LABEL) == _MADE_BY_US
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether it is absent, or has no data and its type does not demand certain data."""
+        data = self.body.get("data") or {}
+        is_plain = (self.body.get("type") or _PLAIN) == _PLAIN
+        return is_plain and isinstance(data, dict) and not any(data.values())
+
+    @property
+    def is_immutable(self) -> bool:
+        return self.body.get("immutable") is True
+
+
+class SecretStore:
+    def __init__(self, api: _SecretApi, *, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"secret {self._namespace}/{self._name}"
+
+    async def fetch(self) -> Stored:
+        try:
+            raw = await self._api.fetch(SECRETS, self._namespace, self._name)
+        except NotFound:
+            return Stored(material=KeyMaterial(), problem="there is no secret")
+        return self._decode(raw)
+
+    async def write(self, before: Stored, material: KeyMaterial) -> None:
+        """Store `material` in place of what was read before.
+
+        Raises Conflict or NotFound where another client was faster, UnknownOutcome without
+        an answer: read again. Else as `kube.api.Writer.create`.
+        """
+        if not before.body:
+            await self._create(material)
+            return
+        kept = _part(before.body, "data")
+        others = {key: kept[key] for key in kept if key not in _SECRET_KEYS.values()}
+        head = _part(before.body, "metadata")
+        labels = {**_part(head, "labels"), CERTIFICATE_LABEL: _MADE_BY_US}
+        body = {
+            **before.body,
+            "metadata": {**head, "labels": labels},
+            "data": {**others, **_encode(material)},
+        }
+        await self._api.replace(SECRETS, self._namespace, self._name, body)
+
+    async def _create(self, material: KeyMaterial) -> None:
+        try:
+            await self._api.create(SECRETS, self._namespace, self._fresh(material))
+        except Denied as error:
+            if error.status != 403:
+                raise
+            # The shipped Role has no right to create, since the Secret is shipped too.
+            command = f"kubectl create secret generic {self._name} --namespace {self._namespace}"
+            text = f"{self} does not exist: create it empty ({command}), or let this do it: {error}"
+            raise Denied(text, call=error.call, status=error.status, reason=error.reason) from error
+
+    def _fresh(self, material: KeyMaterial) -> JsonObject:
+        return {
+            "apiVersion": SECRETS.version,
+            "kind": SECRETS.kind,
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "labels": {CERTIFICATE_LABEL: _MADE_BY_US},
+            },
+            "data": _encode(material),
+        }
+
+    def _decode(self, raw: bytes) -> Stored:
+        try:
+            body = msgspec.json.decode(raw, type=dict[str, object])
+        except (msgspec.MsgspecError, RecursionError):
+            # Not chained: a decoder may quote what it has read.
+            raise Unreachable(f"cannot read {self}: the answer is no object") from None
+        data = body.get("data") or {}
+        if not isinstance(data, dict):
+            return Stored(material=KeyMaterial(), problem="data: not an object", body=body)
+        try:
+            material = KeyMaterial(
+                **{name: _value(data, key) for name, key in _SECRET_KEYS.items()}
+            )
+            return Stored(material=material, body=body)
+        except _NotBase64 as error:
+            return Stored(material=KeyMaterial(), problem=str(error), body=body)
+
+
+class _NotBase64(Exception):
+    """A value of the Secret's data is not what the API promises."""
+
+
+def _part(body: JsonObject, key: str) -> JsonObject:
+    part = body.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _value(data: Mapping[str, object], key: str) -> bytes:
+    text = data.get(key) or ""
+    try:
+        return b64decode(text if isinstance(text, str) else "?", validate=True)
+    except (Base64Error, ValueError):
+        raise _NotBase64(f"data.{key}: not base64") from None
+
+
+def _encode(material: KeyMaterial) -> dict[str, str]:
+    values = {key: getattr(material, name) for name, key in _SECRET_KEYS.items()}
+    return {key: b64encode(value).decode() for key, value in values.items() if value}
+
+
+Ask = Callable[[Question], Awaitable[Examined]]
+
+
+class NoAnswer(OperatorError):
+    """The process that reads and makes certificates has failed."""
+
+
+async def ask_child(question: Question) -> Examined:
+    """Return the answer of `pki.certificates` in a process of its own.
+
+    Raises NoAnswer, and InvalidInput where the material does not allow the step.
+    """
+    path = [str(Path(rollout_operator.__file__).parents[1]), *sys.path]
+    try:
+        async with asyncio.timeout(_ANSWER_LIMIT.total_seconds()):
+            # Keys pass through pipes: no other process sees them.
+            raw = await _run(_PROGRAM.format(path=path), msgspec.msgpack.encode(question))
+        reply = msgspec.msgpack.decode(raw, type=Examined | Refused)
+    except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+        raise NoAnswer("cannot read certificates: their process did not answer") from error
+    if isinstance(reply, Refused):
+        raise InvalidInput(reply.why)
+    return reply
+
+
+async def _run(program: str, given: bytes) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        # As the launcher of the image; the path is given whole, which site would make.
+        "-IBSc" if sys.flags.isolated else "-Sc",
+        program,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        printed, _ = await process.communicate(given)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return printed
 
 
 class Publisher(Protocol):
@@ -82,6 +291,7 @@ class CertificateController:
         wanted: Wanted,
         metrics: Metrics,
         publisher: Publisher | None = None,
+        ask: Ask = ask_child,
     ) -> None:
         self._store = store
         self._serving = serving
@@ -89,11 +299,12 @@ class CertificateController:
         self._wanted = wanted
         self._expiry = metrics.certificate_expiry
         self._publisher = publisher
+        self._ask = ask
         # Of the reconcile that is underway.
         self._lock = asyncio.Lock()
-        self._material: KeyMaterial | None = None
+        self._served: Examined | None = None
         self._uid = ""
-        self._assessed: tuple[KeyMaterial, BrokenCertificate | UsableCertificate] | None = None
+        self._latest: Examined | None = None
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._logged: tuple[CertificateStep, str] | None = None
@@ -121,7 +332,7 @@ class CertificateController:
         begin = self._clock.elapsed()
         while True:
             await self._attempt()
-            if self._material is not None:  # what was read can be served: `run` tries again
+            if self._served is not None:  # what was read can be served: `run` tries again
                 return
             if isinstance(self._error, _LeftAlone):
                 begin, self._failures, self._wait = self._clock.elapsed(), 0, CHECK_EVERY
@@ -162,16 +373,17 @@ class CertificateController:
     async def _reconcile(self) -> None:
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
-            facts = self._read_stored(stored)
+            found = await self._examine_stored(stored)
             now = self._clock.now()
-            decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
+            facts = self._read_facts(found)
+            marks = self._read_marks(stored, found.leaf_name)
+            decision = plan_secret(marks, facts, self._wanted, now)
             self._report(decision)
             if isinstance(facts, UsableCertificate) and decision.may_serve:
-                material = stored.material
                 if decision.step is CertificateStep.DROP_OLD_CA:
                     # It has had its time, and is not published for a moment first.
-                    material = dataclasses.replace(material, old_ca=b"")
-                self._adopt(material, facts)
+                    found = await self._examine(dataclasses.replace(found.material, old_ca=b""))
+                self._adopt(found, facts)
                 self._uid = stored.uid
             if decision.step is CertificateStep.LEAVE:
                 raise _LeftAlone(f"{self._store}: {decision.reason}")
@@ -180,44 +392,50 @@ class CertificateController:
                 self._wait = self._until(decision)
                 return
             try:
-                await self._store.write(stored, self._successor(stored, decision))
+                await self._store.write(stored, await self._successor(stored, decision))
             except (Conflict, NotFound, UnknownOutcome) as error:
                 log.debug("Reading certificate again", secret=self._store, err=error)
         raise Conflict(f"{self._store}: another client keeps writing it")
 
-    def _read_marks(self, stored: Stored) -> Marks:
+    def _read_marks(self, stored: Stored, leaf_name: str) -> Marks:
         return Marks(
             is_labelled=stored.is_labelled,
-            leaf_name=read_leaf_name(stored.material.cert),
+            leaf_name=leaf_name,
             is_empty=stored.is_empty,
             is_known=bool(stored.uid) and stored.uid == self._uid,
             is_immutable=stored.is_immutable,
         )
 
-    def _read_stored(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
+    async def _examine_stored(self, stored: Stored) -> Examined:
         if stored.problem:
-            return BrokenCertificate(problem=stored.problem)
-        # Only what is new is read: TLS takes five milliseconds to load a key pair.
-        if self._assessed is None or self._assessed[0] != stored.material:
-            self._assessed = (stored.material, self._read_new(stored.material))
-        facts = self._assessed[1]
-        if isinstance(facts, BrokenCertificate):
-            return facts
-        return replace(facts, next_published_for=self._published_for(stored.material))
+            broken = BrokenCertificate(problem=stored.problem)
+            return Examined(material=stored.material, facts=broken)
+        return await self._examine(stored.material)
 
-    def _read_new(self, material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
-        facts = read_material(material)
-        if isinstance(facts, UsableCertificate):
+    async def _examine(self, material: KeyMaterial) -> Examined:
+        # Only what is new is read.
+        if self._latest is None or self._latest.material != material:
+            self._latest = self._try_out(await self._ask(Question(material=material)))
+        return self._latest
+
+    def _try_out(self, found: Examined) -> Examined:
+        """Return it as broken where TLS does not take the key pair."""
+        if isinstance(found.facts, UsableCertificate):
             try:
-                self._serving.check(material)
+                self._serving.check(found)
             except InvalidInput as error:
-                return BrokenCertificate(problem=str(error))
-        return facts
+                return replace(found, facts=BrokenCertificate(problem=str(error)))
+        return found
 
-    def _published_for(self, material: KeyMaterial) -> timedelta | None:
+    def _read_facts(self, found: Examined) -> BrokenCertificate | UsableCertificate:
+        if isinstance(found.facts, BrokenCertificate):
+            return found.facts
+        return replace(found.facts, next_published_for=self._published_for(found.bundle))
+
+    def _published_for(self, bundle: bytes) -> timedelta | None:
         """Return for how long the bundle is known to be everywhere; a lapse starts it anew."""
         is_held = self._publisher is None or self._publisher.holds(self._bundle)
-        if trusted_bundle(material) != self._bundle or not is_held:
+        if bundle != self._bundle or not is_held:
             self._published_since = None
             return None
         now = self._clock.elapsed()
@@ -225,32 +443,38 @@ class CertificateController:
             self._published_since = now
         return now - self._published_since
 
-    def _successor(self, stored: Stored, decision: Decision) -> KeyMaterial:
+    async def _successor(self, stored: Stored, decision: Decision) -> KeyMaterial:
         """Return what to write: what we serve where the Secret was spoilt, else the next step."""
         now = self._clock.now()
-        if decision.step is CertificateStep.START_OVER and self._material is not None:
-            mine = plan_certificate(read_material(self._material), self._wanted, now)
-            if mine.may_serve:
-                log.warn("Restoring certificate from memory", secret=self._store)
-                return self._material
-        return carry_out(decision, stored.material, self._wanted, now)
+        mine = self._served
+        if (
+            decision.step is CertificateStep.START_OVER
+            and mine is not None
+            and plan_certificate(mine.facts, self._wanted, now).may_serve
+        ):
+            log.warn("Restoring certificate from memory", secret=self._store)
+            return mine.material
+        issue = Issue(decision=decision, wanted=self._wanted, now=now)
+        issued = await self._ask(Question(material=stored.material, issue=issue))
+        # It is read back in a moment, and known then.
+        self._latest = self._try_out(issued)
+        return issued.material
 
-    def _adopt(self, material: KeyMaterial, facts: UsableCertificate) -> None:
-        before = self._material
-        if material == before:
+    def _adopt(self, found: Examined, facts: UsableCertificate) -> None:
+        before = self._served
+        if before is not None and found.material == before.material:
             return
-        self._serving.swap(material)
-        if before is None or material.served != before.served:
+        self._serving.swap(found)
+        if before is None or found.material.served != before.material.served:
             log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
-        self._material = material
+        self._served = found
         self._expiry.labels("ca").set(facts.ca.end.timestamp())
         self._expiry.labels("leaf").set(facts.leaf.end.timestamp())
-        bundle = trusted_bundle(material)
-        if bundle != self._bundle:
-            self._bundle = bundle
+        if found.bundle != self._bundle:
+            self._bundle = found.bundle
             self._published_since = None
             if self._publisher is not None:
-                self._publisher.publish(bundle)
+                self._publisher.publish(found.bundle)
 
     def _until(self, decision: Decision) -> timedelta:
         if decision.requeue_at is None:

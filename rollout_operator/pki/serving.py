@@ -17,15 +17,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import ConfigError, InvalidInput
-from rollout_operator.pki.certificates import (
-    KeyMaterial,
-    Pair,
-    is_for_clients,
-    load_chain,
-    load_key,
-    read_validity,
-    trusted_bundle,
-)
+from rollout_operator.pki.material import Examined, KeyMaterial, Pair
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -67,31 +59,34 @@ class ServingCertificate:
         assert self._peers is not None, "nothing is known of a CA"
         return self._peers
 
-    def check(self, material: KeyMaterial) -> None:
+    def check(self, found: Examined) -> None:
         """Raise InvalidInput where TLS does not take the key pair."""
-        server_context(material.served, self._client_ca)
-        _make_peers(material)
+        server_context(found.material.served, self._client_ca)
+        _make_peers(found)
 
-    def swap(self, material: KeyMaterial) -> None:
+    def swap(self, found: Examined) -> None:
         """Serve this from the next connection on, or raise InvalidInput and go on with the old."""
-        current = server_context(material.served, self._client_ca)
-        self._peers = _make_peers(material)
-        self._current = current
+        peers = _make_peers(found)
+        self.swap_pair(found.material.served)
+        self._peers = peers
+
+    def swap_pair(self, pair: Pair) -> None:
+        """Serve what has no CA of ours, and no other replica with it: as `swap`."""
+        self._current = server_context(pair, self._client_ca)
 
 
-def _make_peers(material: KeyMaterial) -> _PeerContexts | None:
+def _make_peers(found: Examined) -> _PeerContexts | None:
     """Return the contexts for other replicas, None where no CA is known.
 
     All CAs that callers trust are trusted: another replica may have the next certificate already,
     or that of before still.
     """
-    bundle = trusted_bundle(material)
-    if not bundle:
+    if not found.bundle:
         return None
-    accepting = server_context(material.served, bundle)
+    pair = found.material.served
+    accepting = server_context(pair, found.bundle)
     accepting.minimum_version = ssl.TLSVersion.TLSv1_3
-    is_shown = is_for_clients(material.cert)
-    return _PeerContexts(accepting, _client_context(material.served, bundle) if is_shown else None)
+    return _PeerContexts(accepting, _client_context(pair, found.bundle) if found.may_call else None)
 
 
 def _client_context(pair: Pair, ca: bytes) -> ssl.SSLContext:
@@ -199,6 +194,9 @@ class CertificateFiles:
             self._logged = str(error)
 
     def _serve(self, material: KeyMaterial) -> None:
+        # Nobody signs here, and only new files are read: it stays in this process.
+        from rollout_operator.pki.certificates import load_chain, load_key, read_validity
+
         cert, key = self._paths.cert, self._paths.key
         with _naming(_CERT_FLAG, cert):
             load_chain(material.cert, "content")
@@ -206,7 +204,7 @@ class CertificateFiles:
             load_key(material.key, "content")
             validity = read_validity(material)
         with _naming(_CERT_FLAG, cert):
-            self._serving.swap(material)
+            self._serving.swap_pair(material.served)
         self._seen = material
         self._expiry.labels("leaf").set(validity.end.timestamp())
         emit = log.info if validity.covers(self._clock.now()) else log.warn

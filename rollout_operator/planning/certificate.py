@@ -64,13 +64,13 @@ class Validity(msgspec.Struct, frozen=True, kw_only=True):
         return f"{format_rfc3339(self.start)} to {format_rfc3339(self.end)}"
 
 
-class BrokenCertificate(msgspec.Struct, frozen=True, kw_only=True):
+class BrokenCertificate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Missing, unreadable, or parts that do not fit together."""
 
     problem: str
 
 
-class UsableCertificate(msgspec.Struct, frozen=True, kw_only=True):
+class UsableCertificate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A leaf with its key, and the CA that signed it."""
 
     names: tuple[str, ...]

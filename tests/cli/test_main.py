@@ -292,9 +292,9 @@ from pathlib import Path
 before = dict(os.environ)
 from rollout_operator.cli.run import import_operator
 import_operator()
-import ssl
+import ssl, rollout_operator.operator.webhooks
 print(os.environ == before)
-print("libstdc++" in Path("/proc/self/maps").read_text())
+print(bool(re.findall("cryptography|cffi|stdc\\+\\+", Path("/proc/self/maps").read_text())))
 print(ssl.create_default_context().cert_store_stats()["x509_ca"])
 """
 
@@ -310,6 +310,6 @@ def test_d51_libraries_are_imported_lean_and_the_environment_is_left_as_it_was(
     done = subprocess.run(
         [sys.executable, "-c", _LOADED], capture_output=True, check=True, env=environment, text=True
     )
-    is_same, has_cpp, authorities = done.stdout.split()
-    assert (is_same, has_cpp) == ("True", "False")
+    is_same, has_more, authorities = done.stdout.split()
+    assert (is_same, has_more) == ("True", "False")
     assert authorities == "1" or "SSL_CERT_FILE" not in given

@@ -37,7 +37,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connection import Transport, open_transport
 from rollout_operator.kube.kubeconfig import Credential
-from rollout_operator.kube.lean import new_configuration
+from rollout_operator.kube.lean import Configuration
 from rollout_operator.kube.rate_limit import Priority, RateLimiter
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry.metrics import Metrics
@@ -103,8 +103,7 @@ class FakeApi:
         self, url: str = "", credential: Credential | None = None, clock: Clock | None = None
     ) -> None:
         """Have clients call this URL from now on, and send this credential."""
-        configuration = new_configuration()
-        configuration.host = url or self.url
+        configuration = Configuration(host=url or self.url)
         self._transports.append(
             open_transport(configuration, credential, "ops", clock or LoopClock(), {})
         )

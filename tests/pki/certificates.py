@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from rollout_operator.pki.certificates import Pair
+from rollout_operator.pki.material import Pair
 from rollout_operator.planning.certificate import Wanted
 from tests.fakes_clock import EPOCH
 

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from rollout_operator.model.names import ConfigError, InvalidInput
 from rollout_operator.pki.certificates import (
-    KeyMaterial,
-    Pair,
+    answer,
     carry_out,
     issue_ca,
     issue_leaf,
@@ -25,6 +24,7 @@ from rollout_operator.pki.certificates import (
     read_material,
     trusted_bundle,
 )
+from rollout_operator.pki.material import KeyMaterial, Pair, Question
 from rollout_operator.pki.serving import (
     CertificateFiles,
     CertificatePaths,
@@ -189,8 +189,9 @@ class PemStage(Steps):
         before = self._serving.current if self._serving._current else None
         try:
             ServingCertificate(self._make(client_ca)) if client_ca else None
-            self._serving.check(self._material)
-            self._serving.swap(self._material)
+            found = answer(Question(material=self._material))
+            self._serving.check(found)
+            self._serving.swap(found)
         except InvalidInput as error:
             assert before is None or self._serving.current is before
             return str(error)

@@ -25,8 +25,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
 from rollout_operator.model.names import Denied, OperatorError
-from rollout_operator.pki.certificates import SecretStore
-from rollout_operator.pki.manager import CertificateController
+from rollout_operator.pki.certificates import answer
+from rollout_operator.pki.manager import Ask, CertificateController, SecretStore
+from rollout_operator.pki.material import Examined, Question
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import Wanted
 from rollout_operator.telemetry.metrics import Metrics
@@ -90,6 +91,11 @@ class SecretClient(FakeClient):
         del self.objects["secrets", NAME]
 
 
+async def answer_here(question: Question) -> Examined:
+    """Answer without another process, which has its row in `test_pki_serving`."""
+    return answer(question)
+
+
 class Rig:
     """A replica: its manager and all that it reported."""
 
@@ -100,6 +106,7 @@ class Rig:
         wanted: Wanted = WANTED,
         *,
         holds: Callable[[bytes], bool] = lambda bundle: True,
+        ask: Ask = answer_here,
     ) -> None:
         self.secrets = secrets
         self.clock = FakeClock() if clock is None else clock
@@ -115,6 +122,7 @@ class Rig:
             wanted,
             self._metrics,
             self,
+            ask,
         )
 
     def holds(self, bundle: bytes) -> bool:

@@ -3,15 +3,20 @@
 import asyncio
 import os
 import ssl
+import sys
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.pki.certificates import KeyMaterial, Pair, carry_out, issue_ca
+from rollout_operator.pki.certificates import answer, carry_out, issue_ca
+from rollout_operator.pki.manager import NoAnswer, ask_child
+from rollout_operator.pki.material import Issue, KeyMaterial, Pair, Question
 from rollout_operator.pki.serving import ServingCertificate, server_context
 from rollout_operator.planning.certificate import CertificateStep, Decision
-from tests.pki.certificates import HOST, WANTED, client_context, load
+from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load
+from tests.pki.stage import Rig, SecretClient
 
 FRESH = Decision(step=CertificateStep.START_OVER, reason="there is no secret")
 
@@ -51,7 +56,7 @@ async def test_a_swap_counts_from_the_next_connection_on() -> None:
     """W-11, over real sockets: an open connection goes on, a new one gets the new leaf."""
     serving = ServingCertificate()
     old, new = fresh(), fresh()
-    serving.swap(old)
+    serving.swap(answer(Question(material=old)))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await writer.start_tls(serving.current)
@@ -64,7 +69,7 @@ async def test_a_swap_counts_from_the_next_connection_on() -> None:
     port = listener.sockets[0].getsockname()[1]
     async with listener:
         first = await connect(port, old.ca)
-        serving.swap(new)
+        serving.swap(answer(Question(material=new)))
         second = await connect(port, new.ca)
         assert await echo(first) == b"hello\n"
         assert await echo(second) == b"hello\n"
@@ -73,6 +78,37 @@ async def test_a_swap_counts_from_the_next_connection_on() -> None:
         for _, writer in (first, second):
             writer.close()
             await writer.wait_closed()
+
+
+ISSUE = Issue(decision=FRESH, wanted=WANTED, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("material", [fresh(), KeyMaterial(), KeyMaterial(cert=b"x", key=b"y")])
+async def test_another_process_answers_as_this_one_would(material: KeyMaterial) -> None:
+    """D-51: cryptography is not loaded into the operator."""
+    assert await ask_child(Question(material=material)) == answer(Question(material=material))
+    issued = await ask_child(Question(material=material, issue=ISSUE))
+    assert answer(Question(material=issued.material)) == issued
+
+
+async def test_another_process_refuses_as_this_one_would() -> None:
+    decision = Decision(step=CertificateStep.ISSUE_LEAF, reason="")
+    question = Question(material=KeyMaterial(), issue=replace(ISSUE, decision=decision))
+    with pytest.raises(InvalidInput, match="ca-key: not the key of a ca certificate"):
+        await ask_child(question)
+
+
+@pytest.mark.parametrize("python", ["/bin/false", "/bin/true", "/nowhere", "/dev/null"])
+async def test_what_is_not_known_of_a_certificate_changes_no_secret(
+    python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS-10: an answer that does not come is no broken certificate, which would be replaced."""
+    secrets = SecretClient(Legacy().data())
+    rig = Rig(secrets, ask=ask_child)
+    monkeypatch.setattr(sys, "executable", python)
+    with pytest.raises(NoAnswer):
+        await rig.controller.reconcile()
+    assert secrets.calls == ["get secrets/certificate"]
 
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

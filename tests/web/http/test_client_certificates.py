@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.pki.certificates import Pair, issue_ca, issue_leaf
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
+from rollout_operator.pki.material import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.planning.certificate import LEAF_NAME
 from rollout_operator.web.webhooks import ServerOptions

@@ -21,7 +21,8 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.lease import Lease
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review
-from rollout_operator.pki.certificates import KeyMaterial, Pair, carry_out, issue_leaf
+from rollout_operator.pki.certificates import answer, carry_out, issue_leaf
+from rollout_operator.pki.material import Examined, KeyMaterial, Pair, Question
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from rollout_operator.web.dispatch import MOST_ANSWER, Forwarder, ForwardOutcome, LeaderOnly, Peers
@@ -62,9 +63,13 @@ def material(name: str) -> KeyMaterial:
     return carry_out(Decision(step=step, reason=""), held, WANTED, datetime.now(UTC))
 
 
+def examined(name: str) -> Examined:
+    return answer(Question(material=material(name)))
+
+
 def serve_as(name: str) -> ServingCertificate:
     made = ServingCertificate()
-    made.swap(material(name))
+    made.swap(examined(name))
     return made
 
 
@@ -288,7 +293,7 @@ class PeerStage(Steps):
 
     async def do_swap(self, who: str, name: str) -> None:
         """Have one of them take up another certificate."""
-        (self.leader if who == "leader" else self.follower).swap(material(name))
+        (self.leader if who == "leader" else self.follower).swap(examined(name))
 
     async def do_front(self) -> str:
         """Have an API server send a review to the one that follows; show what that reports."""
