@@ -47,7 +47,7 @@ from rollout_operator.model.scaling import (
     decode_entry,
     format_entry,
 )
-from rollout_operator.operator import reviews
+from rollout_operator.operator.reviews import PREPARE_PATH as REVIEWS
 from rollout_operator.planning.rollout import plan_group
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.forgeries import (
@@ -83,7 +83,6 @@ RECORD: Final[Json] = {"replicasFrom": 5, "replicasTo": 3, "at": f"{TODAY}03:04:
 TARGET: Final[Json] = {"port": 8080, "path": "ingester/prepare", "service": "zone-a"}
 MOST_NAMES: Final = 8
 _WORDS: Final = re.compile(r'(?:msg|pods?|err)=("(?:\\.|[^"])*"|\S+)')
-
 _RAISED: Final = re.compile(r"\b[A-Z]\w*Error\b")
 
 
@@ -164,6 +163,7 @@ class DownscaleStage(ClientStage):
         self.starts += 1
         name = f"process-{self.starts}"
         self.process = FedProcess(self.client, name, self.pods, *self.flags)
+        self.controller = self.process.reviews.downscales
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
@@ -233,7 +233,7 @@ class DownscaleStage(ClientStage):
 
     async def do_again(self, letter: str) -> str:
         """Reconcile a set, and show when it is looked at again."""
-        again = (await self.process.reviews.downscales.reconcile(Uid(f"uid-zone-{letter}"))).again
+        again = (await self.controller.reconcile(Uid(f"uid-zone-{letter}"))).again
         return "never" if again is None else f"{again.total_seconds():g}s"
 
     async def do_warnings(self) -> str:
@@ -283,9 +283,8 @@ class DownscaleStage(ClientStage):
     # Processes
 
     async def do_start(self) -> None:
-        reviews = self.process.reviews
-        reviews.lead(await self.stack.enter_async_context(TaskStack()))
-        self.stack.push_async_callback(reviews.finish)
+        self.process.reviews.lead(await self.stack.enter_async_context(TaskStack()))
+        self.stack.push_async_callback(self.process.reviews.finish)
         self.is_running = True
 
     async def do_crash(self) -> None:
@@ -299,7 +298,7 @@ class DownscaleStage(ClientStage):
 
     async def do_adopt(self) -> None:
         """Take up the records, as a controller does when it starts."""
-        self.process.reviews.downscales.adopt_all()
+        self.controller.adopt_all()
 
     async def do_found(self, letter: str, start: str, end: str) -> None:
         """Take up a downscale that an earlier process had begun."""
@@ -334,7 +333,7 @@ class DownscaleStage(ClientStage):
 
     async def judge(self, review: Review, process: FedProcess | None = None) -> Verdict:
         """Send a process, by default the present one, a review."""
-        return await (process or self.process).review(reviews.PREPARE_PATH, review, LIMIT)
+        return await (process or self.process).review(REVIEWS, review, LIMIT)
 
     def make_review(
         self, letter: str, to: int, *, whole: bool = False, dry_run: bool = False
@@ -479,7 +478,7 @@ class DownscaleStage(ClientStage):
     async def do_delete(self, letter: str) -> None:
         """Delete a set, and none of its pods."""
         self.kept = self.client.objects.pop(("statefulsets", f"zone-{letter}"))
-        self.process.reviews.downscales.controller.add(Uid(f"uid-zone-{letter}"))
+        self.controller.controller.add(Uid(f"uid-zone-{letter}"))
         await self.do_see()
 
     async def do_recreate(self, letter: str, replicas: str) -> None:
@@ -499,7 +498,7 @@ class DownscaleStage(ClientStage):
             meta["ownerReferences"] = [{**owner, "uid": uid}]
             self.process.sync(self.client)
             if meta["name"] == f"zone-{letter}-0":  # it carries a record, and its event wakes us
-                self.process.reviews.downscales.controller.add(uid)
+                self.controller.controller.add(uid)
             await asyncio.sleep(1)
 
     # Caches
@@ -518,7 +517,7 @@ class DownscaleStage(ClientStage):
             return
         self.process.sync(self.client)
         for one in self.process.sets.list_all() if self.is_running else ():
-            self.process.reviews.downscales.controller.add(one.uid)
+            self.controller.controller.add(one.uid)
 
     async def do_lose(self, letter: str) -> None:
         """Have the cache lack a set."""
