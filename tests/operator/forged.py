@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from rollout_lab.admission.webhooks import HookCall
 
 from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
+from tests.model.review_trees import STATEFULSETS, review_tree
 
 # What is made up: objects that were never created.
 MADE_UP: Final = ("pods", "alone", "group", "member", "scale", "unlabelled", "deployment")
@@ -22,6 +23,7 @@ def ask_eviction(namespace: str, pod: str, *, dry_run: bool = False) -> HookCall
         "namespace": namespace,
         "name": pod,
         "object": {"apiVersion": "policy/v1", "kind": "Eviction"},
+        "oldObject": None,
         "dryRun": dry_run,
     }
     return _ask("pod-eviction", request, seconds=5)
@@ -51,8 +53,7 @@ def make_up(kind: str, namespace: str, name: str) -> HookCall:
 
     plural = "deployments" if kind == "deployment" else "statefulsets"
     request = {
-        "operation": "UPDATE",
-        "resource": {"group": "apps", "version": "v1", "resource": plural},
+        "resource": {**STATEFULSETS, "resource": plural},
         "subResource": "scale" if is_scale else "",
         "namespace": namespace,
         "name": name,
@@ -63,15 +64,10 @@ def make_up(kind: str, namespace: str, name: str) -> HookCall:
     return _ask(hook, request, seconds=10)
 
 
-def _ask(hook: str, request: Mapping[str, object], *, seconds: int) -> HookCall:
-    tree = {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {"uid": "f", **request},
-    }
+def _ask(hook: str, request: Mapping[str, Any], *, seconds: int) -> HookCall:
     return HookCall(
         path=f"/admission/{hook}?timeout={seconds}s",
         service="default/rollout-operator",
-        body=json.dumps(tree).encode(),
+        body=json.dumps(review_tree(uid="f", **request)).encode(),
         timeout=timedelta(seconds=seconds),
     )

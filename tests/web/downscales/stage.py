@@ -59,6 +59,7 @@ from tests.forgeries import (
     move_ordinals,
     name_a_target,
 )
+from tests.model.review_trees import STATEFULSETS, review_tree
 from tests.stories import read_words
 from tests.virtual_time import EPOCH, elapsed
 from tests.web.client_stage import TODAY, ClientStage, brief, digest
@@ -367,17 +368,13 @@ class DownscaleStage(ClientStage):
             meta = {key: held["metadata"][key] for key in ("name", "uid", "resourceVersion")}
             old = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta}
             old["spec"] = {"replicas": 5}
-        names = {"group": "apps", "version": "v1", "resource": "statefulsets"}
-        request = {
-            "uid": "u-1", "resource": names, "requestResource": names, "name": "zone-a",
-            "kind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
-            "namespace": "test", "operation": "UPDATE", "userInfo": {"username": "hpa"},
-            "object": {**old, "spec": {**old["spec"], "replicas": 3}}, "oldObject": old,
-            "dryRun": False, "options": {"kind": "UpdateOptions"},
-        }  # fmt: skip
-        if subresource:
-            request["subResource"] = subresource
-        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        return review_tree(
+            requestResource=STATEFULSETS, namespace="test", userInfo={"username": "hpa"},
+            kind={"group": "apps", "version": "v1", "kind": "StatefulSet"},
+            object={**old, "spec": {**old["spec"], "replicas": 3}}, oldObject=old,
+            options={"kind": "UpdateOptions"},
+            **({"subResource": subresource} if subresource else {}),
+        )  # fmt: skip
 
     async def do_flood(self, number: str, *words: str) -> None:
         """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
