@@ -26,6 +26,7 @@ from rollout_lab.schemas.patches import patched
 from rollout_lab.trace.lines import strip_time
 
 from rollout_operator.aio.queue import Backoff
+from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.rollout import RolloutController
 from rollout_operator.controllers.scaling import ScalingController
 from rollout_operator.controllers.worker import RESYNC
@@ -57,7 +58,6 @@ from rollout_operator.model.units import format_next_second, parse_prometheus_du
 from rollout_operator.pods import Method
 from tests.controllers.fake_client import FakeClient, Json, apply_steps, pod_json, set_json
 from tests.controllers.fed_context import FedContext
-from tests.gates import OpenArbiter
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 from tests.web.client_stage import ERRORS, ClientStage
 
@@ -262,7 +262,7 @@ class ScalingStage(ClientStage):
         self.context = FedContext(self.client, self.clock, self.stores, "-kubernetes.client-qps=5")
         self.scaling = ScalingController(self.context, f"{self.processes}")
         self.scaling.references = cast(Any, self.references)
-        self.rollout = RolloutController(self.context, OpenArbiter())
+        self.rollout = RolloutController(self.context, Budgets(self.context).arbiter)
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
