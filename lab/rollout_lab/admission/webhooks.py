@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_lab.model.fields import child, children, name_of, number, text
-from rollout_lab.model.history import History, Reviewed
+from rollout_lab.model.history import Commit, History, Reviewed
 from rollout_lab.model.request import ApiRefusal, not_modelled
 from rollout_lab.schemas.kinds import NAMESPACES, ObjectKind
 from rollout_lab.schemas.metadata import (
@@ -347,11 +347,7 @@ class AdmissionApi(Protocol):
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
 
-class _WebhookCache(msgspec.Struct):
-    """The webhooks of one kind of configuration, read anew only where a configuration changed."""
-
-    configurations: Sequence[JsonObject] = ()
-    hooks: tuple[RegisteredHook, ...] = ()
+_CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 class Admission:
@@ -359,13 +355,17 @@ class Admission:
 
     def __init__(self, api: AdmissionApi) -> None:
         self._api = api
-        self._known = {MUTATING_WEBHOOKS: _WebhookCache(), VALIDATING_WEBHOOKS: _WebhookCache()}
+        self._known: dict[Resource, tuple[RegisteredHook, ...]] = {}
         self._warnings: dict[int, list[str]] = {}
 
     @property
     def has_webhooks(self) -> bool:
         """Return whether there is any webhook, matching or not."""
-        return any(map(self._hooks, self._known))
+        return any(map(self._hooks, _CONFIGURATIONS))
+
+    def see(self, commit: Commit) -> None:
+        """Read the webhooks of a kind anew once one of its configurations has changed."""
+        self._known.pop(commit.resource, None)
 
     def take_warnings(self, call: int) -> tuple[str, ...]:
         """Return the warnings that webhooks gave about a request, and forget them."""
@@ -411,7 +411,7 @@ class Admission:
             return None
         namespace = attempt.namespace and self._api.get(NAMESPACES, "", attempt.namespace)
         found = replace(attempt, namespace_labels=labels_of(namespace or {}))
-        hooks = (hook for resource in self._known for hook in self._hooks(resource))
+        hooks = (hook for resource in _CONFIGURATIONS for hook in self._hooks(resource))
         if not any(hook.wants(found, found.new) for hook in hooks):
             return None
         if not attempt.may_wait:
@@ -420,13 +420,10 @@ class Admission:
         return found
 
     def _hooks(self, resource: Resource) -> tuple[RegisteredHook, ...]:
-        known, now = self._known[resource], self._api.list(resource, "")
-        is_same = len(now) == len(known.configurations) and all(
-            item is before for item, before in zip(now, known.configurations, strict=True)
-        )
-        if not is_same:
-            known.configurations, known.hooks = tuple(now), read_hooks(now)
-        return known.hooks
+        hooks = self._known.get(resource)
+        if hooks is None:
+            hooks = self._known[resource] = read_hooks(self._api.list(resource, ""))
+        return hooks
 
     async def _mutate_by(self, hook: RegisteredHook, mutation: "_Mutation") -> None:
         try:

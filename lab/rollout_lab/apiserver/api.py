@@ -179,7 +179,7 @@ class SimulatedApi:
         self.admission = Admission(self)
         self._writes = Writes(self._store, self.admission, now=self.now, rng=rng)
         self.garbage = GarbageCollector(self._store, self.call_now, self.call, rng)
-        self._store.listeners.append(self._notify)
+        self._store.listeners += [self.admission.see, self._notify]
         self._plant_namespace("default")
 
     @property
