@@ -2,7 +2,8 @@
 
 A Rollout `app`, its policy and its OCIRepositories are given before the process runs. What is
 shown is new: calls but for lists and watches, `try` for a trial and a `!` where one was refused;
-the history; tags of OCIRepositories; the condition `Ready`; and Events, `!` for a warning.
+the history; tags of OCIRepositories; the condition `Ready`; Events, `!` for a warning, and how many
+of them were counted again.
 """
 
 import json
@@ -43,6 +44,9 @@ class PassStage(SandboxStage):
         events = _list_events(new)
         assert {one["regarding"]["kind"] for one in events} <= {"Rollout"}
         signs = [f"{one['reason']}{'!' * (one['type'] == 'Warning')}" for one in events]
+        again = sum(
+            (one.request.resource, one.request.verb) == (kinds.EVENTS, "patch") for one in new
+        )
         failed = [_count(*each) for each in self.trouble.failed.items()]
         self.trouble.failed.clear()
         return [
@@ -50,6 +54,7 @@ class PassStage(SandboxStage):
             *[f"calls {', '.join(counted)}"] * bool(counted),
             *changed,
             *[f"events {' '.join(signs)}"] * bool(signs),
+            *[f"{again} events again"] * bool(again),
         ]
 
     def _describe(self) -> Iterator[tuple[str, str]]:
