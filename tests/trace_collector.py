@@ -47,7 +47,7 @@ def open_collector() -> Iterator[TraceCollector]:
 
     server = HTTPServer(("127.0.0.1", 0), Taker)
     collector.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield collector
