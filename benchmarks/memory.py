@@ -18,8 +18,8 @@ from benchmarks.tasks import Loop, Task
 from rollout_operator.aio.tasks import TaskStack
 from tests.world.operatorproc import TLS_FLAG, OperatorProcess
 
-FEW_MIB: Final = 100.0
-MANY_MIB: Final = 120.0
+FEW_MIB: Final = 60.0
+MANY_MIB: Final = 70.0
 POD_BYTES: Final = 4096.0
 # By number of pods, on a free core.
 READY_S: Final = {200: 1.0}
