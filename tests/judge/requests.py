@@ -26,7 +26,9 @@ MINUTE: Final = timedelta(minutes=1)
 # What fails for so long is tried twice a minute, with two lists each.
 FAILING: Final = timedelta(minutes=5)
 READS_OF_A_GROUP: Final = 4
-OTHER_READS: Final = 30  # informers, references that cannot be watched, deletes that are read back
+# Informers, also of a process that begins again just after they were listed anew, references that
+# cannot be watched, and deletes that are read back.
+OTHER_READS: Final = 40
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
