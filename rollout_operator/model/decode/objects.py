@@ -123,7 +123,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
     # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
     return Pod(
         namespace=sys.intern(head.namespace),
-        name=head.name,
+        name=sys.intern(head.name),  # the value of one of its labels, too
         uid=Uid(head.uid),
         resource_version=head.resource_version,
         owner_uid=Uid(sys.intern(bound_text(owner.uid))) if owner else None,

@@ -20,8 +20,8 @@ from rollout_operator.model.decode.installation import (
     decode_mutating_webhooks,
     decode_validating_webhooks,
 )
-from rollout_operator.model.decode.objects import decode_field_writers
-from rollout_operator.model.names import InvalidInput, Revision, Uid
+from rollout_operator.model.decode.objects import decode_field_writers, decode_pod
+from rollout_operator.model.names import REVISION_LABEL, InvalidInput, Revision, Uid
 from rollout_operator.model.policy import Batch, BatchPod, Policy, PolicyStatus, WatchedPolicy
 from rollout_operator.planning.policy_status import find_batch, render_batch
 from rollout_operator.releases.model.decode import (
@@ -37,6 +37,7 @@ from tests.model.webhook_trees import configuration_tree, hook_tree
 from tests.model.wire_trees import with_metadata
 
 encode: Final = msgspec.json.encode
+POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POLICY: Final = {"releasesImagePolicy": {"name": "app"}}
 # Every field of the status of a Rollout.
 STATUS: Final = json.loads("""
@@ -186,3 +187,22 @@ def test_which_manager_wrote_a_field() -> None:
     assert found == {"tag": ("kustomize-controller", "kubectl-edit"), "semver": ("kubectl-edit",)}
     odd = encode({"metadata": {"managedFields": 7}})
     assert decode_field_writers(odd, ("spec", "ref")) == {}
+
+
+def test_d51_what_two_pods_or_two_fields_share_is_kept_once() -> None:
+    one, other = (
+        decode_pod(
+            encode(
+                {
+                    "metadata": {
+                        "namespace": "prod", "name": name, "uid": name, "resourceVersion": "1",
+                        "labels": {POD_NAME: name, REVISION_LABEL: "a-7d9c6b5f44"},
+                    }
+                }
+            )
+        )
+        for name in ("a-0", "a-1")
+    )  # fmt: skip
+    assert one.name is one.labels[POD_NAME]
+    assert one.revision is other.revision
+    assert one.namespace is other.namespace
