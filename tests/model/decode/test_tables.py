@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from rollout_operator.gates.model import FlawedHealthCheck, decode_health_check
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.custom import (
     decode_budget,
@@ -43,6 +44,7 @@ from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseRollout,
 )
+from tests.gates.trees import health_check_tree
 from tests.goldens import Golden
 from tests.model.budget_trees import budget_tree
 from tests.model.cases import attempt, bend, split_texts, tell
@@ -153,6 +155,26 @@ def _review_tree() -> Any:
     tree = review_tree()
     del tree["request"]["dryRun"]
     return tree
+
+
+def read_health_check(changes: str) -> str:
+    """Read it, and of its checks the first."""
+    tree = health_check_tree()
+    plain = decode_health_check(encode(tree))
+    assert not isinstance(plain, FlawedHealthCheck)
+    [check] = plain.checks
+    if changes == "plain":
+        return f"{tell(replace(plain, checks=()))}\n{tell(check)}"
+
+    def read() -> str:
+        found = decode_health_check(encode(bend(tree, changes)))
+        if isinstance(found, FlawedHealthCheck):
+            return tell(replace(found, head=plain.head), plain)
+        said = [tell(replace(found, checks=plain.checks), plain), tell(found.checks[0], check)]
+        said += [f"and {len(found.checks) - 1} more"] if found.checks[1:] else []
+        return " ".join(one for one in said if one != "the same") or "the same"
+
+    return attempt(read)
 
 
 def read_hook(changes: str) -> str:
@@ -282,6 +304,7 @@ READERS: Final[dict[str, Reader]] = {
     "replica_writers": read_writers,
     "review": read_review,
     "rollout": read_rollout,
+    "rollout_health_check": read_health_check,
     "schedule": reads(decode_cluster_schedule, release_tree(SCHEDULE, namespace="")),
     "statefulset": reads(decode_statefulset, set_tree()),
     "webhook": read_hook,

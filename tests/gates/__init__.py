@@ -1,0 +1,1 @@
+"""Tests of the slice `rollout_operator.gates`."""
