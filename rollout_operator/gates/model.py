@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -83,6 +83,25 @@ class Result(StrEnum):
     SKIPPED = "skipped"
 
 
+class Number(msgspec.Struct, frozen=True):
+    """An answer that can be compared; an HTTP status for a check by URL."""
+
+    value: float
+
+
+class NoData(msgspec.Struct, frozen=True):
+    """An answer without a sample, or with one that is no number."""
+
+
+class QueryError(msgspec.Struct, frozen=True):
+    """No answer, or none that is of use."""
+
+    text: str
+
+
+Answer: TypeAlias = Number | NoData | QueryError
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """For errors, or for answers without data."""
 
@@ -116,12 +135,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     failure_policy: FailurePolicy = FailurePolicy()
 
 
-class SetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Since when pods need the update revision of a StatefulSet."""
 
     name: str
     update_revision: str
     seen_at: _Time
+    stable_revision: str = ""
+    """What its pods ran then: to go back to it is a rollback."""
+    passed_at: _Time | None = None
+    """When the gate let it begin."""
 
 
 class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
