@@ -5,21 +5,18 @@ that is not empty counts: annotations of the manifest, then of its config's desc
 of the config. An index counts before the manifest of its first platform. When a registry is read is
 left to callers.
 
-A registry is a stranger named by a tenant: every byte of its answer is bounded, nothing is unpacked
-or kept as a cookie, and no error quotes a credential or the query of a URL. A credential goes to
-the registry that the image names and never to another host, scheme or port; a redirect from TLS to
-none is refused. A token is requested for pulling from one repository only; a password goes to the
-token server that the registry names, over TLS unless the registry itself has none. Pull secrets are
-matched as the kubelet does.
+A registry is a stranger named by a tenant, see `outbound`. A credential goes to the registry that
+the image names and never to another host, scheme or port; a redirect from TLS to none is refused. A
+token is requested for pulling from one repository only; a password goes to the token server that
+the registry names, over TLS unless the registry itself has none. Pull secrets are matched as the
+kubelet does.
 """
 
 import asyncio
 import base64
 import binascii
 import hashlib
-import os
 import re
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,18 +24,15 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import Recent
 from rollout_operator.model.names import InvalidInput, OperatorError
 from rollout_operator.model.units import Confidential, format_duration, parse_rfc3339, quote
+from rollout_operator.outbound import BadAnswer, HttpAnswer, NoAnswer, Outbound, Request, Route
 from rollout_operator.releases.model.releases import (
     DOCKER_HUB,
     DOCKER_HUB_ALIASES,
@@ -47,18 +41,6 @@ from rollout_operator.releases.model.releases import (
     Repository,
     check_digest,
 )
-from rollout_operator.telemetry.logs import log
-
-# Names of stores below a CDN are signed in a header of a redirect: two or three kilobytes of it.
-_LONGEST_HEADER: Final = 16 * 1024
-_MOST_HEADERS: Final = 96
-_READ_BUFFER: Final = 64 * 1024
-# An error is a line of JSON; the rest of a longer answer is left unread.
-_LONGEST_ERROR: Final = 16 * 1024
-_CONNECT_LIMIT: Final = timedelta(seconds=5)
-
-# Python encodes names of hosts itself, and refuses labels that DNS does.
-_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
 
 # No label of a host is longer; a pattern that is would only cost time.
 _LONGEST_LABEL: Final = 63
@@ -93,10 +75,6 @@ _PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
 
 # From a registry to its store, and there perhaps to another region.
 _MOST_REDIRECTS: Final = 5
-# Bodies are up to some megabytes each, and a container has 200.
-AT_MOST: Final = 4
-# A registry that hangs must leave turns for the others.
-AT_MOST_PER_HOST: Final = 2
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -177,19 +155,6 @@ RESULTS: Final[Mapping[type[RegistryError], str]] = {
 """The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
 
 
-class _NoAnswer(OperatorError):
-    """A request had no answer. The text says why."""
-
-    def __init__(self, problem: str, *, is_without_tls: bool = False) -> None:
-        """`is_without_tls`: the server, if there is one, may not speak TLS."""
-        super().__init__(problem)
-        self.is_without_tls = is_without_tls
-
-
-class _BadAnswer(OperatorError):
-    """An answer that is not to be used. The text says why."""
-
-
 class _NotAccepted(Exception):
     """A server does not accept the credential, or requires another."""
 
@@ -197,123 +162,9 @@ class _NotAccepted(Exception):
 class _Unsuccessful(Exception):
     """The registry answered with an error."""
 
-    def __init__(self, answer: "RegistryAnswer") -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         super().__init__(f"HTTP status {answer.status}")
         self.answer = answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """How hosts are reached: which certificates are trusted, and through which proxy."""
-
-    trust: ssl.SSLContext | None = None
-    proxy: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RegistryRequest:
-    url: URL = field(repr=False)
-    method: Literal["GET", "HEAD", "POST"] = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    form: Mapping[str, str] | None = field(default=None, repr=False)
-    route: Route = field(default_factory=Route)
-    longest: int
-    """How many bytes the body of a success may have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAnswer:
-    status: int
-    headers: CIMultiDictProxy[str] = field(
-        default_factory=lambda: CIMultiDictProxy(CIMultiDict()), repr=False
-    )
-    body: bytes = field(default=b"", repr=False)
-
-
-def _open_session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context()),
-        headers={
-            "User-Agent": f"rollout-operator/{__version__}",
-            # What is compressed may be a thousand times as long, and would be another digest.
-            "Accept-Encoding": "identity",
-        },
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_LIMIT.total_seconds()),
-        # It would read passwords from a file in the home folder, too.
-        trust_env=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        read_bufsize=_READ_BUFFER,
-        max_headers=_MOST_HEADERS,
-        max_line_size=_LONGEST_HEADER,
-        max_field_size=_LONGEST_HEADER,
-    )
-
-
-async def _exchange(session: aiohttp.ClientSession, request: _RegistryRequest) -> RegistryAnswer:
-    async with session.request(
-        request.method,
-        request.url,
-        headers=request.headers,
-        data=request.form,
-        allow_redirects=False,
-        ssl=request.route.trust or True,
-        proxy=request.route.proxy,
-    ) as response:
-        try:
-            body = await _read(response, request)
-        finally:
-            # Released, the rest of it might be read in the background to its end.
-            if not response.content.is_eof():
-                response.close()
-        return RegistryAnswer(status=response.status, headers=response.headers, body=body)
-
-
-async def _read(response: aiohttp.ClientResponse, request: _RegistryRequest) -> bytes:
-    if request.method == "HEAD":
-        return b""
-    if not 200 <= response.status < 300:
-        return b"" if response.status < 400 else await _read_some(response, _LONGEST_ERROR)
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise _BadAnswer("the answer is compressed, which was not requested")
-    if (response.content_length or 0) <= request.longest:
-        body = await _read_some(response, request.longest + 1)
-        if len(body) <= request.longest:
-            return body
-    raise _BadAnswer(f"the answer is longer than {request.longest} bytes")
-
-
-async def _read_some(response: aiohttp.ClientResponse, longest: int) -> bytes:
-    body = bytearray()
-    while len(body) < longest and (piece := await response.content.read(longest - len(body))):
-        body += piece
-    return bytes(body)
-
-
-def _translate(error: Exception) -> _NoAnswer:
-    """Return the problem in our own words: those of the library quote URLs and servers."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        why = error.certificate_error
-        message = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
-        return _NoAnswer(": ".join(filter(None, ("certificate not accepted", message))))
-    if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return _NoAnswer("no TLS connection", is_without_tls=True)
-    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        return _NoAnswer("no connection through the proxy")
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return _NoAnswer("no address is known for its name")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        code = error.os_error.errno or 0
-        why_not = f": {os.strerror(code).lower()}" if code > 0 else ""
-        return _NoAnswer(f"no connection{why_not}", is_without_tls=True)
-    if isinstance(error, aiohttp.ServerTimeoutError):
-        limit = format_duration(_CONNECT_LIMIT)
-        return _NoAnswer(f"no connection within {limit}", is_without_tls=True)
-    if isinstance(error, aiohttp.ClientResponseError):
-        return _NoAnswer("no valid HTTP answer, or too long headers")
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return _NoAnswer("the answer broke off")
-    return _NoAnswer("the connection broke")
 
 
 T = TypeVar("T")
@@ -563,7 +414,7 @@ class _TokenAnswer(Confidential, msgspec.Struct):
 _ANSWER: Final = msgspec.json.Decoder(_TokenAnswer)
 
 
-def _make_token_request(look_up: _LookUp, bearer: Challenge) -> _RegistryRequest:
+def _make_token_request(look_up: _LookUp, bearer: Challenge) -> Request:
     may_be_plain = look_up.scheme == "http"
     realm = _read_realm(bearer.parameters.get("realm", ""), may_be_plain=may_be_plain)
     scope, name = bearer.parameters.get("scope", ""), look_up.repository.name
@@ -578,11 +429,9 @@ def _make_token_request(look_up: _LookUp, bearer: Challenge) -> _RegistryRequest
             "client_id": _CLIENT_ID,
             "refresh_token": credential.identity_token,
         }
-        return _RegistryRequest(
-            url=realm, method="POST", form=form, route=route, longest=_LONGEST_ANSWER
-        )
+        return Request(url=realm, method="POST", form=form, route=route, longest=_LONGEST_ANSWER)
     basic = _render_basic(credential)
-    return _RegistryRequest(
+    return Request(
         url=realm.update_query(query),
         headers={"Authorization": basic} if basic else {},
         route=route,
@@ -597,9 +446,9 @@ def _read_realm(text: str, *, may_be_plain: bool) -> URL:
     except ValueError:
         host = None
     if not host or url.scheme not in {"https", "http"} or url.user or url.password:
-        raise _BadAnswer("the realm of its challenge is no URL of a token server")
+        raise BadAnswer("the realm of its challenge is no URL of a token server")
     if url.scheme == "http" and not may_be_plain:
-        raise _BadAnswer("the realm of its challenge is a token server without TLS")
+        raise BadAnswer("the realm of its challenge is a token server without TLS")
     return url
 
 
@@ -616,16 +465,16 @@ def _read_token(body: bytes) -> tuple[str, timedelta]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         answer = None
     if answer is None:
-        raise _BadAnswer("its token server answered with no JSON object of a token")
+        raise BadAnswer("its token server answered with no JSON object of a token")
     token = answer.token or answer.access_token
     if not _TOKEN.fullmatch(token) or len(token) > _LONGEST_TOKEN:
-        raise _BadAnswer("its token server answered with no token")
+        raise BadAnswer("its token server answered with no token")
     seconds = min(max(answer.expires_in or 0, 0), _LONGEST_LIFE.total_seconds())
     return f"Bearer {token}", max(timedelta(seconds=seconds), _SHORTEST_LIFE)
 
 
-class RegistryExchange:
-    """Requests to all registries, some at a time. The first opens the session that all share."""
+class RegistryExchange(Outbound):
+    """Requests to all registries."""
 
     def __init__(
         self,
@@ -633,22 +482,10 @@ class RegistryExchange:
         limit: timedelta,
         choose_proxy: Callable[[str], str | None] = lambda url: None,
     ) -> None:
-        """`limit` is the time of one request, its whole answer included.
-
-        `choose_proxy` returns the URL of the proxy for a URL, None for a direct connection.
-        """
-        self._clock, self._limit, self._choose_proxy = clock, limit, choose_proxy
-        self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
-        self._turns = asyncio.Semaphore(AT_MOST)
-        self._host_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        super().__init__(limit, choose_proxy)
+        self._clock = clock
         self._accepted: Recent[tuple[object, ...], tuple[str, timedelta]] = Recent(_MOST_KEPT)
         """The values of `Authorization` that registries accept, until they expire."""
-
-    async def close(self) -> None:
-        self._is_closed = True
-        if self._session is not None:
-            await self._session.close()
 
     async def fetch(
         self,
@@ -658,13 +495,13 @@ class RegistryExchange:
         method: Literal["GET", "HEAD"] = "GET",
         accept: str = "",
         longest: int = 0,
-    ) -> RegistryAnswer:
+    ) -> HttpAnswer:
         """Return the answer, whatever its status; `path` is below `/v2/NAME/`.
 
-        Raises _NoAnswer, _BadAnswer, and _NotAccepted for a 401 that no credential turns into
+        Raises NoAnswer, BadAnswer, and _NotAccepted for a 401 that no credential turns into
         something else. Sends two requests at most.
         """
-        request = _RegistryRequest(
+        request = Request(
             url=URL(f"{look_up.origin}/v2/{look_up.repository.name}/{path}", encoded=True),
             method=method,
             headers={"Accept": accept} if accept else {},
@@ -700,16 +537,14 @@ class RegistryExchange:
             return basic, _LONGEST_LIFE
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", _LONGEST_LIFE
-        answer = await self._send(_make_token_request(look_up, bearer))
+        answer = await self.send(_make_token_request(look_up, bearer))
         if answer.status in {400, 401, 403}:
             raise _NotAccepted
         if not 200 <= answer.status < 300:
-            raise _BadAnswer(f"its token server answered with HTTP status {answer.status}")
+            raise BadAnswer(f"its token server answered with HTTP status {answer.status}")
         return _read_token(answer.body)
 
-    async def _follow(
-        self, look_up: _LookUp, request: _RegistryRequest
-    ) -> tuple[RegistryAnswer, bool]:
+    async def _follow(self, look_up: _LookUp, request: Request) -> tuple[HttpAnswer, bool]:
         """Return the answer at the end of all redirects, and whether the registry gave it."""
         answer, request = await self._begin(look_up, request)
         origin, url = request.url.origin(), request.url
@@ -720,16 +555,14 @@ class RegistryExchange:
             shown = look_up if url.origin() == origin else None
             answer = await self._fetch_from(shown, replace(request, url=url))
         if answer.status in _REDIRECTS:
-            raise _BadAnswer(f"more than {_MOST_REDIRECTS} redirects")
+            raise BadAnswer(f"more than {_MOST_REDIRECTS} redirects")
         return answer, url.origin() == origin
 
-    async def _begin(
-        self, look_up: _LookUp, request: _RegistryRequest
-    ) -> tuple[RegistryAnswer, _RegistryRequest]:
+    async def _begin(self, look_up: _LookUp, request: Request) -> tuple[HttpAnswer, Request]:
         request = replace(request, url=request.url.with_scheme(look_up.scheme))
         try:
             return await self._fetch_from(look_up, request), request
-        except _NoAnswer as error:
+        except NoAnswer as error:
             is_over = look_up.scheme == "http" or not look_up.access.is_insecure
             if is_over or not error.is_without_tls:
                 raise
@@ -737,60 +570,27 @@ class RegistryExchange:
         request = replace(request, url=request.url.with_scheme("http"))
         return await self._fetch_from(look_up, request), request
 
-    async def _fetch_from(
-        self, look_up: _LookUp | None, request: _RegistryRequest
-    ) -> RegistryAnswer:
+    async def _fetch_from(self, look_up: _LookUp | None, request: Request) -> HttpAnswer:
         """Send a request, with what is accepted of a look-up."""
         if look_up is not None:
             value, until = self._accepted.get(look_up.holder, ("", timedelta(0)))
             if self._clock.elapsed() < until:
                 headers = {**request.headers, "Authorization": value}
                 request = replace(request, headers=headers)
-        return await self._send(request)
-
-    async def _send(self, request: _RegistryRequest) -> RegistryAnswer:
-        host = request.url.authority
-        if request.route.proxy is None and (proxy := self._choose_proxy(f"{request.url}")):
-            request = replace(request, route=replace(request.route, proxy=proxy))
-        turns = self._host_turns.setdefault(host, asyncio.Semaphore(AT_MOST_PER_HOST))
-        async with turns, self._turns:
-            # The path may hold what only its finder may fetch, and the query a signature.
-            log.debug("Calling registry", host=host, method=request.method)
-            return await self._send_now(request)
-
-    async def _send_now(self, request: _RegistryRequest) -> RegistryAnswer:
-        """Return the answer. Raises _NoAnswer and _BadAnswer.
-
-        The library's errors hold the request with all its headers. So ours are raised where no
-        such error is in hand any more, and none of them is its cause.
-        """
-        if self._is_closed:
-            raise _NoAnswer("the operator is stopping")
-        if self._session is None:
-            self._session = _open_session()
-        try:
-            async with asyncio.timeout(self._limit.total_seconds()) as limit:
-                return await _exchange(self._session, request)
-        except _LOST as error:
-            lost = (
-                _NoAnswer(f"no answer within {format_duration(self._limit)}")
-                if limit.expired()
-                else _translate(error)
-            )
-        raise lost
+        return await self.send(request)
 
 
 def _read_location(url: URL, text: str) -> URL:
-    """Return where a redirect leads. Raises _BadAnswer where no request may go there."""
+    """Return where a redirect leads. Raises BadAnswer where no request may go there."""
     try:
         target = url.join(URL(text, encoded=True)) if text else None
         is_url = target is not None and bool(target.host) and not target.user
     except ValueError:
         target, is_url = None, False
     if target is None or not is_url or target.scheme not in {"https", "http"}:
-        raise _BadAnswer("a redirect to no URL of a server")
+        raise BadAnswer("a redirect to no URL of a server")
     if url.scheme == "https" and target.scheme == "http":
-        raise _BadAnswer("a redirect from TLS to a server without it")
+        raise BadAnswer("a redirect from TLS to a server without it")
     return target
 
 
@@ -851,10 +651,10 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 
 
 def _verify_digest(digest: str, body: bytes) -> None:
-    """Raise _BadAnswer unless these are the bytes that the digest names."""
+    """Raise BadAnswer unless these are the bytes that the digest names."""
     algorithm = digest.partition(":")[0]
     if _compute_digest(body, algorithm) != digest:
-        raise _BadAnswer(f"what it sent as {digest} is something else")
+        raise BadAnswer(f"what it sent as {digest} is something else")
 
 
 def _compute_digest(body: bytes, algorithm: str = "sha256") -> str:
@@ -862,21 +662,21 @@ def _compute_digest(body: bytes, algorithm: str = "sha256") -> str:
 
 
 def _decode_manifest(body: bytes, content_type: str) -> Manifest:
-    """Return a manifest or an index. Raises _BadAnswer for a body that is neither, or both."""
+    """Return a manifest or an index. Raises BadAnswer for a body that is neither, or both."""
     try:
         manifest = _MANIFEST.decode(body)
     except _BROKEN:
         manifest = None
     if manifest is None:
-        raise _BadAnswer("its manifest is no JSON of a manifest")
+        raise BadAnswer("its manifest is no JSON of a manifest")
     # The field was optional once: then the header counts. A body that does not fit its kind is
     # refused below, since container engines may read it either way.
     kind = manifest.media_type or content_type
     if kind not in (*_INDEXES, *_MANIFESTS):
-        raise _BadAnswer("its manifest is of no kind that is known")
+        raise BadAnswer("its manifest is of no kind that is known")
     is_index = kind in _INDEXES
     if (manifest.manifests is not None) != is_index or (manifest.config is None) != is_index:
-        raise _BadAnswer("its manifest is not of the kind that it says")
+        raise BadAnswer("its manifest is not of the kind that it says")
     return msgspec.structs.replace(manifest, media_type=kind)
 
 
@@ -898,13 +698,13 @@ def _choose_config(manifest: Manifest) -> Descriptor | None:
 
 
 def _decode_config(body: bytes) -> Labels:
-    """Return the labels of a config, and when its image was made. Raises _BadAnswer."""
+    """Return the labels of a config, and when its image was made. Raises BadAnswer."""
     try:
         config = _CONFIG.decode(body)
     except _BROKEN:
         config = None
     if config is None:
-        raise _BadAnswer("its config is no JSON of a config")
+        raise BadAnswer("its config is no JSON of a config")
     labels = (config.config and config.config.labels) or Labels()
     if _read_time(labels.created) is not None:
         return labels
@@ -936,7 +736,7 @@ def _checked(descriptor: Descriptor) -> Descriptor:
     try:
         check_digest(descriptor.digest)
     except InvalidInput as error:
-        raise _BadAnswer(f"its manifest refers to what is no digest: {error}") from error
+        raise BadAnswer(f"its manifest refers to what is no digest: {error}") from error
     return descriptor
 
 
@@ -993,10 +793,10 @@ class RegistryClient:
                 raise _error_of(subject, answer, credential, now) from error
             except _NotAccepted as error:
                 raise _deny(subject, repository.registry, credential) from error
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 text = f"{subject}: {error}; it is called again later"
                 raise RegistryUnreachable(text) from error
-            except _BadAnswer as error:
+            except BadAnswer as error:
                 text = f"{subject}: {error}; its answer is not used: mend the registry or the image"
                 raise RegistryDistrusted(text) from error
             except TimeoutError as error:
@@ -1073,13 +873,13 @@ class RegistryClient:
         return _decode_config(answer.body)
 
 
-def _check(answer: RegistryAnswer) -> RegistryAnswer:
+def _check(answer: HttpAnswer) -> HttpAnswer:
     if not 200 <= answer.status < 300:
         raise _Unsuccessful(answer)
     return answer
 
 
-def _read_digest(answer: RegistryAnswer) -> str | None:
+def _read_digest(answer: HttpAnswer) -> str | None:
     try:
         return check_digest(answer.headers.get(_DIGEST_HEADER, ""))
     except InvalidInput:
@@ -1111,7 +911,7 @@ def _deny(subject: str, host: str, credential: RegistryCredential | None) -> Reg
 
 
 def _error_of(
-    subject: str, answer: RegistryAnswer, credential: RegistryCredential | None, now: datetime
+    subject: str, answer: HttpAnswer, credential: RegistryCredential | None, now: datetime
 ) -> RegistryError:
     """Return the error for an answer without success; `subject` begins its sentence."""
     shown = ", ".join(filter(None, (f"HTTP status {answer.status}", _read_code(answer.body))))

@@ -53,6 +53,7 @@ from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.units import Confidential
+from rollout_operator.outbound import Route
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.releases.model.decode_flux import DECODERS
 from rollout_operator.releases.model.plan import (
@@ -80,7 +81,6 @@ from rollout_operator.releases.registry import (
     RegistryAccess,
     RegistryError,
     ReleaseNotFound,
-    Route,
     decode_pull_secret,
 )
 from rollout_operator.telemetry.logs import log

@@ -19,6 +19,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
+from rollout_operator.outbound import Route
 from rollout_operator.pki.certificates import issue_ca, issue_leaf
 from rollout_operator.pki.serving import server_context
 from rollout_operator.planning.certificate import Wanted
@@ -28,7 +29,6 @@ from rollout_operator.releases.registry import (
     RegistryAccess,
     RegistryClient,
     RegistryExchange,
-    Route,
     decode_pull_secret,
 )
 

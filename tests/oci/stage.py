@@ -18,7 +18,8 @@ import yaml
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.releases.registry import RESULTS, RegistryAccess, RegistryError, Route
+from rollout_operator.outbound import Route
+from rollout_operator.releases.registry import RESULTS, RegistryAccess, RegistryError
 from tests import stories
 from tests.oci.registries import (
     CONFIG,

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from rollout_operator.model.names import InvalidInput
+from rollout_operator.outbound import AT_MOST, AT_MOST_PER_HOST
 from rollout_operator.releases.model.releases import parse_repository
 from rollout_operator.releases.registry import (
-    AT_MOST,
-    AT_MOST_PER_HOST,
     RegistryDistrusted,
     RegistryError,
     RegistryUnreachable,
