@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import IPv4Address
 from typing import Any, Final
@@ -52,6 +53,11 @@ _PROMETHEUS: Final = {
 _PROMETHEUS_PARTS: Final = re.compile(
     "".join(rf"(?:([0-9]{{1,10}}){unit})?" for unit in _PROMETHEUS), re.ASCII
 )
+# No `?`, and no class in brackets: both have another meaning in URLs.
+_URL_PATTERN: Final = re.compile(
+    r"(https?|\*)://([a-zA-Z0-9*._-]+|\[[0-9a-fA-F:.]+\])(?::([0-9*]{1,5}))?(/[^?#\[\]\s]*)?"
+)
+_PORTS: Final = {"http": 80, "https": 443}
 _RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
@@ -354,6 +360,32 @@ def compile_search(text: str) -> Callable[[str], bool]:
     """Return a search for a pattern of the operator's own user. Raises InvalidInput."""
     regexp = _compile(text)
     return lambda subject: regexp.search(subject) is not None
+
+
+def compile_url_pattern(text: str) -> Callable[[str], bool]:
+    """Return a match for URLs by a pattern such as `https://*.example.com:*/prometheus`.
+
+    `*` stands for any text within scheme, host, port or path. A pattern without a port takes the
+    scheme's own, one without a path takes any; `*` alone takes all. Raises InvalidInput.
+    """
+    if text == "*":
+        return lambda url: True
+    match = _URL_PATTERN.fullmatch(text)
+    if match is None:
+        raise InvalidInput(f"{quote(text)} is no pattern of URLs, such as https://*.example.com:*")
+    scheme, host, port, path = match.groups()
+
+    def fits(url: str) -> bool:
+        parts = urlsplit(url)
+        default = _PORTS.get(parts.scheme, 0)
+        wanted = ((parts.scheme, scheme), (parts.hostname or "", host.strip("[]")))
+        return (
+            all(fnmatchcase(part, glob.lower()) for part, glob in wanted)
+            and fnmatchcase(f"{parts.port or default}", port or f"{default}")
+            and (not path or fnmatchcase(parts.path or "/", path))
+        )
+
+    return fits
 
 
 def has_open_alternation(text: str) -> bool:

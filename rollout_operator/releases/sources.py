@@ -13,8 +13,6 @@ value.
 """
 
 import asyncio
-import base64
-import binascii
 import os
 import ssl
 from abc import ABC, abstractmethod
@@ -50,9 +48,9 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.informer import Collection, Informer, ObjectSource
 from rollout_operator.kube.kinds import FollowedKind, OnWatched, WatchedKind
 from rollout_operator.kube.store import WatchedStore
+from rollout_operator.model.decode.objects import decode_secret
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
-from rollout_operator.model.units import Confidential
 from rollout_operator.outbound import Route
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.releases.model.decode_flux import DECODERS
@@ -406,13 +404,6 @@ PATIENCE: Final = timedelta(seconds=5)
 MOST_TAGS: Final = 4
 
 
-class _Secret(Confidential, msgspec.Struct):
-    data: dict[str, str] | None = None
-
-
-_SECRET: Final = msgspec.json.Decoder(_Secret)
-
-
 async def read_access(reader: Reader, repository: ImageRepository) -> RegistryAccess:
     """Return how to read the registry of an ImageRepository.
 
@@ -500,11 +491,9 @@ async def _read(reader: Reader, repository: ImageRepository, name: str) -> Mappi
     except NotFound as error:
         raise InvalidInput(f"{where}: there is none") from error
     try:
-        data = _SECRET.decode(body).data or {}
-        return {key: base64.b64decode(value) for key, value in data.items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error):
-        # The cause would quote the data.
-        raise InvalidInput(f"{where}: its data cannot be read") from None
+        return decode_secret(body)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _name(repository: ImageRepository) -> str:

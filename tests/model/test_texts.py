@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.kube import client, kubeconfig
+from rollout_operator.model.decode import objects
 from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.outcome import Code, Reason, find_leading, render_path
 from rollout_operator.model.scaling import (
@@ -40,7 +41,7 @@ from rollout_operator.model.units import (
     parse_rfc3339,
     quote,
 )
-from rollout_operator.releases import registry, sources
+from rollout_operator.releases import registry
 from rollout_operator.releases.model.releases import check_tag, parse_reference
 from tests.examples import repeatable
 
@@ -307,7 +308,7 @@ def test_d40_one_reason_leads_in_every_outlet(codes: str, leading: str | None) -
         *(kubeconfig.Kubeconfig, kubeconfig.UserCredentials, kubeconfig._File),
         *(kubeconfig._User, kubeconfig._NamedUser),
         *(kubeconfig.LoginProgram, kubeconfig.ProgramCredentials, kubeconfig._Printed),
-        *(registry._KeyringEntry, registry._TokenAnswer, sources._Secret),
+        *(registry._KeyringEntry, registry._TokenAnswer, objects._Secret),
         client.HttpRequest,
     ],
 )

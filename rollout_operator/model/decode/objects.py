@@ -6,8 +6,10 @@ are read are in `wire`. Also read here: a pod's answer when it is prepared for a
 answers are quoted in part only, on one printable line.
 """
 
+import binascii
 import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Protocol, TypeVar
@@ -33,6 +35,7 @@ from rollout_operator.model.decode.wire import (
     WireStatefulSet,
     bound_text,
     decode_shallow,
+    decoder_of,
     explain,
     explain_not_ready,
     is_crash_looping,
@@ -44,6 +47,7 @@ from rollout_operator.model.names import (
     REVISION_LABEL,
     STATEFULSET_ANNOTATIONS,
     DecodeError,
+    InvalidInput,
     Revision,
     Uid,
 )
@@ -56,7 +60,7 @@ from rollout_operator.model.objects import (
     bound_labels,
 )
 from rollout_operator.model.scaling import PodAnswer
-from rollout_operator.model.units import format_duration
+from rollout_operator.model.units import Confidential, format_duration
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier
 # downscales.
@@ -101,6 +105,10 @@ _SET: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PREFIX: Final = "f:"
 # No API server stores a longer name.
 _LONGEST_MANAGER: Final = 128
+
+
+class _Secret(Confidential, msgspec.Struct):
+    data: dict[str, str] | None = None
 
 
 class _Kinded(Protocol):
@@ -261,6 +269,15 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
     if wire.kind is not None and wire.kind != kind:
         raise explain(kind, raw, f"Expected `{kind}` - at `$.kind`")
     return wire
+
+
+def decode_secret(raw: JsonBytes) -> Mapping[str, bytes]:
+    """Return the data of a Secret. Raises InvalidInput that quotes none of it, nor has a cause."""
+    try:
+        data = decoder_of(_Secret).decode(raw).data or {}
+        return {key: b64decode(value) for key, value in data.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error):
+        raise InvalidInput("its data cannot be read") from None
 
 
 def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:

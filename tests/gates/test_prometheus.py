@@ -1,0 +1,209 @@
+"""What is asked of Prometheus, with which credentials, and what its answers mean."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from ssl import DER_cert_to_PEM_cert
+from typing import Final
+
+import pytest
+from aiohttp import web
+
+from rollout_operator.gates.model import HealthCheck, Number, QueryError, decode_health_check
+from rollout_operator.gates.prometheus import LIMIT, AllowedUrls, Asker, FetchSecret
+from rollout_operator.model.names import NotFound
+from rollout_operator.outbound import Outbound
+from tests.gates.trees import health_check_tree
+from tests.goldens import Golden
+from tests.model.cases import attempt, split_texts
+from tests.oci.registries import Answer, FakeRegistry, endless, hang, issue_tls, reply
+from tests.stories import Story, read_stories
+
+HERE: Final = Path(__file__).parent
+AT: Final = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+QUERY: Final = "sum(up)"
+ANY: Final = AllowedUrls(["*"], lambda namespace: False, "")
+
+
+def keep(data: Mapping[str, str] | None) -> FetchSecret:
+    """Return how a Secret with this data is read, or one that is not there."""
+
+    async def fetch(namespace: str, name: str) -> bytes:
+        if data is None:
+            raise NotFound(f"secrets {namespace}/{name} is not there")
+        encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+        return json.dumps({"data": encoded}).encode()
+
+    return fetch
+
+
+def success(kind: str, result: object, **more: object) -> Answer:
+    data = {"resultType": kind, "result": result}
+    return reply(body=json.dumps({"status": "success", "data": data, **more}).encode())
+
+
+async def trickle(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(0.02)
+
+
+def vector(*values: str) -> Answer:
+    return success("vector", [{"metric": {}, "value": [1, value]} for value in values])
+
+
+def histogram() -> Answer:
+    buckets = {"count": "2", "sum": "3", "buckets": [[0, "0", "1", "2"]]}
+    return success("vector", [{"metric": {}, "histogram": [1, buckets]}])
+
+
+def sends(status: str, *body: str) -> Answer:
+    return reply(int(status), "".join(body).encode())
+
+
+def fails(status: str, kind: str, error: str) -> Answer:
+    body = {"status": "error", "errorType": kind, "error": error}
+    return reply(int(status), json.dumps(body).encode())
+
+
+ANSWERS: Final[dict[str, Callable[..., Answer]]] = {
+    "scalar": lambda value: success("scalar", [1, value]),
+    "vector": vector,
+    "histogram": histogram,
+    "warned": lambda: success("scalar", [1, "5"], warnings=["a store is gone"], infos=["x"]),
+    "typed": lambda kind, result: success(kind, json.loads(result)),
+    "sends": sends,
+    "fails": fails,
+    "redirects": lambda: reply(302, Location="http://localhost:1/"),
+    "hangs": lambda: hang,
+    "trickles": lambda: trickle,
+    "endless": lambda: endless([]),
+    "gzip": lambda: reply(body=b"\x1f\x8b", Content_Encoding="gzip"),
+    "headers": lambda: reply(body=b"{}", X="x" * 40000),
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeRegistry]:
+    async with FakeRegistry(is_secure=False) as server:
+        yield server
+
+
+def make_check(url: str, secret: str | None = None) -> HealthCheck:
+    tree = health_check_tree(prometheusURL=url, secretRef=secret and {"name": secret})
+    found = decode_health_check(json.dumps(tree).encode())
+    assert isinstance(found, HealthCheck)
+    return found
+
+
+async def ask(server: FakeRegistry, data: Mapping[str, str] | None = None, path: str = "") -> str:
+    outbound = Outbound(timedelta(seconds=0.3))
+    asker = Asker(outbound, keep(data), ANY)
+    secret = None if data is None else "read"
+    try:
+        answer = await asker.ask(make_check(f"{server.url}{path}", secret), QUERY, AT)
+    finally:
+        await outbound.close()
+    return show(answer)
+
+
+def show(answer: object) -> str:
+    return f"{answer.value}" if isinstance(answer, Number) else f"{answer}"
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "answers.txt"))
+async def test_answer(story: Story, golden: Golden, server: FakeRegistry) -> None:
+    [text] = story.commands
+    name, _, texts = text.partition(" ")
+    server.at["/api/v1/query"] = ANSWERS[name](*split_texts(texts))
+
+    story.check(await ask(server), golden)
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "credentials.txt"))
+async def test_credentials(story: Story, golden: Golden, server: FakeRegistry) -> None:
+    [text] = story.commands
+    *echo, texts = text.rpartition(" > ")[::2]
+    server.at["/api/v1/query"] = fails("401", "denied", echo[0]) if echo[0] else vector("1")
+
+    found = await ask(server, dict(pair.split("=", 1) for pair in split_texts(texts)))
+    sent = [
+        f"{name}: {seen.headers[name]}"
+        for seen in server.seen
+        for name in ("Authorization", "X-Scope-OrgID")
+        if name in seen.headers
+    ]
+    story.check("; ".join([*sent, found]), golden)
+
+
+async def test_the_ca_of_the_secret_is_trusted_as_well() -> None:
+    [ca] = issue_tls()[1].get_ca_certs(binary_form=True)
+    async with FakeRegistry() as server:
+        server.at["/api/v1/query"] = vector("1")
+
+        assert "certificate not accepted" in await ask(server)
+        assert await ask(server, {"ca.crt": DER_cert_to_PEM_cert(ca)}) == "1.0"
+
+
+async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
+    asker = Asker(Outbound(LIMIT), keep(None), ANY)
+
+    answer = await asker.ask(make_check(server.url, "read"), QUERY, AT)
+
+    assert answer == QueryError("Secret read: secrets prod/read is not there")
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("story", read_stories(HERE / "urls.txt"))
+def test_url(story: Story, golden: Golden) -> None:
+    [text] = story.commands
+    *patterns, url = split_texts(text)
+
+    def check() -> str:
+        allowed = AllowedUrls(patterns, lambda name: name in ("prod", "dev"), "cluster.local.")
+        return f"{allowed.check(url, 'prod')}"
+
+    story.check(attempt(check), golden)
+
+
+async def test_a_question_is_sent_as_prometheus_takes_it(server: FakeRegistry) -> None:
+    forms: list[dict[str, str]] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        forms.append({key: str(value) for key, value in (await request.post()).items()})
+        return await vector("1")(request)
+
+    server.at["/prometheus/api/v1/query"] = note
+
+    assert await ask(server, path="/prometheus/") == "1.0"
+    assert forms == [{"query": QUERY, "time": "1767323045.678"}]
+    assert server.paths() == ["POST /prometheus/api/v1/query"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (reply(204), "204"),
+        (reply(503), "503"),
+        pytest.param(reply(302, Location="/"), "302", id="redirects are not followed"),
+        pytest.param(endless([]), "200", id="its body is left unread"),
+        (hang, "QueryError(text='no answer within 300ms')"),
+    ],
+)
+async def test_a_probe_shows_the_status_and_no_credential(
+    answer: Answer, seen: str, server: FakeRegistry
+) -> None:
+    server.at["/ready"] = answer
+    outbound = Outbound(timedelta(seconds=0.3))
+    asker = Asker(outbound, keep({"token": "abc"}), ANY)
+
+    found = await asker.probe(make_check(server.url, "read"), f"{server.url}/ready")
+    await outbound.close()
+
+    assert show(found) == seen
+    assert [(one.method, one.path, one.shown) for one in server.seen] == [("GET", "/ready", None)]
