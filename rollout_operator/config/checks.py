@@ -29,6 +29,7 @@ from rollout_operator.model.names import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import (
     compile_search,
+    compile_url_pattern,
     format_duration,
     format_prometheus_duration,
     quote,
@@ -110,6 +111,7 @@ def _list_problems(config: Config) -> Iterator[str]:
         yield _unknown("log format", config.log_format, "log.format", _LOG_FORMATS)
     if config.log_level not in tuple(Severity):
         yield _unknown("log level", config.log_level, "log.level", tuple(Severity))
+    yield from _check_urls(config)
     yield from _check_webhooks(config)
 
 
@@ -209,6 +211,14 @@ def _check_validation(config: Config) -> Iterator[str]:
         except InvalidInput as error:
             flag = "-server.cluster-validation.http.excluded-user-agents"
             yield f"{flag}: pattern {quote(pattern)}: {error}"
+
+
+def _check_urls(config: Config) -> Iterator[str]:
+    for pattern in config.allowed_urls:
+        try:
+            compile_url_pattern(pattern)
+        except InvalidInput as error:
+            yield f"-health-checks.allowed-urls: {error}"
 
 
 def _check_webhooks(config: Config) -> Iterator[str]:

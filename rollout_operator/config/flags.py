@@ -121,6 +121,13 @@ class OperatorFlags:
         " WATCH_NAMESPACE, LOG_LEVEL, OPERATOR_NAME and METRICS_PORT. Without effect in shadow"
         " mode.",
     )
+    allowed_urls: tuple[str, ...] = flag(
+        "health-checks.allowed-urls", LIST, (), _ROLLOUTS,
+        "Patterns of the URLs that RolloutHealthChecks may name, separated by commas, such as"
+        " https://*.example.com:*; a * stands for any text within scheme, host, port or path, and"
+        " a single * for any URL. Empty: only Services of the namespaces that the operator"
+        " watches.",
+    )
     mode: str = flag(
         "mode", TEXT, ACTIVE, _ROLLOUTS,
         "active, or shadow: decide, report in log, metrics and status page what the operator"

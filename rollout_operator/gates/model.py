@@ -299,10 +299,12 @@ def parse_spec(raw: JsonBytes) -> HealthCheck:
         raise InvalidInput(f"invalid value: spec must be an object, got {show_value(spec)}")
     spec = as_fields(spec)
     url = _read_prometheus_url(spec)
+    found = spec.get("checks")
+    needs_url = not isinstance(found, list) or any(not as_fields(one).get("http") for one in found)
+    if needs_url and not url:
+        raise InvalidInput("invalid value: prometheusURL is required")
     selector = LabelSelector(labels=_read_labels(spec))
     checks = _read_checks(spec)
-    if not url and any(not check.http for check in checks):
-        raise InvalidInput("invalid value: prometheusURL is required")
     return HealthCheck(
         head=HealthCheckHead(namespace="", name="", uid=Uid(""), resource_version=""),
         selector=selector,

@@ -12,7 +12,7 @@ so is a ratio without traffic.
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from math import isnan
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 from yarl import URL
 
+from rollout_operator.config.flags import Config
 from rollout_operator.gates.model import Answer, HealthCheck, NoData, Number, QueryError
 from rollout_operator.model.decode.objects import decode_secret
 from rollout_operator.model.decode.wire import clip, one_line
@@ -70,13 +71,10 @@ _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class AllowedUrls:
     """Which servers may be called: those that a pattern fits, or else Services."""
 
-    def __init__(
-        self, patterns: Sequence[str], is_watched: Callable[[str], bool], cluster_domain: str
-    ) -> None:
-        """Raises InvalidInput where a pattern cannot be read."""
-        self._fits = [compile_url_pattern(pattern) for pattern in patterns]
-        self._is_watched = is_watched
-        self._domain = cluster_domain.strip(".")
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._fits = [compile_url_pattern(pattern) for pattern in config.allowed_urls]
+        self._domain = config.cluster_domain.strip(".")
 
     def check(self, text: str, namespace: str) -> URL:
         """Return where to call for a health check of `namespace`. Raises InvalidInput."""
@@ -107,7 +105,8 @@ class AllowedUrls:
         name, *rest = short.split(".")
         place = rest[0] if rest else namespace
         forms = [[], [place], [place, "svc"]] if short == whole else [[place, "svc"]]
-        if rest not in forms or not _LABEL.fullmatch(name) or not self._is_watched(place):
+        is_watched = self._config.watches_all or place in self._config.namespaces
+        if rest not in forms or not _LABEL.fullmatch(name) or not is_watched:
             return ""
         return f"{name}.{place}.svc" if short == whole else whole
 

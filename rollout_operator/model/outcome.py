@@ -280,6 +280,12 @@ class Code(StrEnum):
     OTHER_NAMESPACE = ("other_namespace", Family.REVIEW,
         "the webhook sends reviews of a namespace that this operator does not look after",
         "correct the namespaceSelector of the webhook")
+    # health checks between zones: their reviews
+    HEALTH_CHECK_VALID = ("health_check_valid", Family.REVIEW,
+        "the API server stores a RolloutHealthCheck as it was sent")
+    HEALTH_CHECK_INVALID = ("health_check_invalid", Family.REVIEW,
+        "the operator could not obey the RolloutHealthCheck",
+        "correct the field that the message names")
     # disruption budgets: reviews that are allowed
     DISRUPTION_GRANTED = "disruption_granted", Family.REVIEW, "the pod may go"
     POD_NOT_IN_SCOPE = "pod_not_in_scope", Family.REVIEW, "no budget selects the pod"

@@ -53,6 +53,7 @@ _NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 _BUDGETS_PATH: Final = "/admission/zpdb-validation"
+_HEALTH_CHECKS_PATH: Final = "/admission/rollout-health-check-validation"
 LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
 """Paths of reviews that only the elected replica decides."""
 # After its last review a request is written within moments, where nothing else holds it up.
@@ -110,6 +111,19 @@ class Configurations:
             field_selector=f"metadata.name={name}" if name else "",
         )
         return self._process.make_informer(client, collection)
+
+
+class _HealthCheckValidation(msgspec.Struct, frozen=True):
+    """Implements `web.dispatch.ReviewHook`."""
+
+    config: Config
+
+    async def review(self, review: Review, until: timedelta) -> Verdict:
+        # Not before: most operators never need it.
+        from rollout_operator.gates.prometheus import AllowedUrls
+        from rollout_operator.gates.webhook import review_health_check
+
+        return review_health_check(review, AllowedUrls(self.config))
 
 
 class Reviews:
@@ -252,6 +266,7 @@ class Reviews:
                 _BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
+                _HEALTH_CHECKS_PATH: _HealthCheckValidation(config),
             },
             request_timeout=config.request_timeout,
             clock=context.clock,

@@ -40,6 +40,7 @@ _ADMISSION_PATHS: Final = (
     "admission/prepare-downscale",
     "admission/pod-eviction",
     "admission/zpdb-validation",
+    "admission/rollout-health-check-validation",
 )
 # A path is exempt where one of these follows a slash anywhere in it, as users' exclusions are.
 _OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons", "ui")

@@ -4,6 +4,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from ssl import DER_cert_to_PEM_cert
@@ -12,6 +13,8 @@ from typing import Final
 import pytest
 from aiohttp import web
 
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import Config
 from rollout_operator.gates.model import HealthCheck, Number, QueryError, decode_health_check
 from rollout_operator.gates.prometheus import LIMIT, AllowedUrls, Asker, FetchSecret
 from rollout_operator.model.names import NotFound
@@ -25,7 +28,14 @@ from tests.stories import Story, read_stories
 HERE: Final = Path(__file__).parent
 AT: Final = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 QUERY: Final = "sum(up)"
-ANY: Final = AllowedUrls(["*"], lambda namespace: False, "")
+
+
+def configure(*patterns: str) -> Config:
+    urls = f"-health-checks.allowed-urls={','.join(patterns)}"
+    return replace(read_config(["-kubernetes.namespace=prod", urls]), watched=("prod", "dev"))
+
+
+ANY: Final = AllowedUrls(configure("*"))
 
 
 def keep(data: Mapping[str, str] | None) -> FetchSecret:
@@ -165,8 +175,7 @@ def test_url(story: Story, golden: Golden) -> None:
     *patterns, url = split_texts(text)
 
     def check() -> str:
-        allowed = AllowedUrls(patterns, lambda name: name in ("prod", "dev"), "cluster.local.")
-        return f"{allowed.check(url, 'prod')}"
+        return f"{AllowedUrls(configure(*patterns)).check(url, 'prod')}"
 
     story.check(attempt(check), golden)
 

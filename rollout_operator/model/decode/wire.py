@@ -378,6 +378,11 @@ _BUDGET: Final[Mapping[str, Fields | int]] = {
     **_values("podNamePartitionRegex", "podNameRegexGroup"),
     "selector": Fields({"matchLabels": LONGEST_LABELS}),
 }
+_HEALTH_CHECK: Final[Mapping[str, Fields | int]] = {
+    **_values("prometheusURL", "onMisconfigured", "firstZonePods", "secretRef"),
+    # As much as is read of its whole spec.
+    "checks": SMALL,
+}
 _OPTIONS: Final = Fields(_values("dryRun"))
 
 # Of an Eviction, while its review waits.
@@ -388,7 +393,7 @@ OBJECT: Final = Fields(
     {
         **_HEAD,
         "metadata": _METADATA,
-        "spec": Fields({**_SCALED, **_BUDGET}),
+        "spec": Fields({**_SCALED, **_BUDGET, **_HEALTH_CHECK}),
         "deleteOptions": _OPTIONS,
     }
 )

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rollout_operator.gates.model import parse_spec
 from rollout_operator.model.decode import review as decode_review
 from rollout_operator.model.decode.custom import decode_budget, parse_budget
 from rollout_operator.model.decode.review import is_dry_run
@@ -42,8 +43,9 @@ def read_all(body: bytes) -> None:
     except DecodeError:
         return
     is_dry_run(review.body)
-    with suppress(InvalidInput):
-        parse_budget(review.body)
+    for parse in (parse_budget, parse_spec):
+        with suppress(InvalidInput):
+            parse(review.body)
 
 
 @pytest.mark.slow
