@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.decode.installation import Shape
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import (
     LONGEST_VALUE,
@@ -219,6 +220,31 @@ class FlawedHealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     on_misconfigured: OnMisconfigured = OnMisconfigured.PROCEED
     """As far as it can be read."""
+
+
+_RETRIES: Final[Shape] = dict.fromkeys(("retryInterval", "maxAttempts", "exhaustedAction"))
+DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
+    KIND: {
+        "spec": {
+            **dict.fromkeys(("prometheusURL", "onMisconfigured", "firstZonePods")),
+            "selector": {"matchLabels": None},
+            "secretRef": {"name": None},
+            "checks": {
+                **dict.fromkeys(("name", "query", "successQuery", "disabled")),
+                **dict.fromkeys(("currentRange", "baselineRange")),
+                "http": {"url": None},
+                "errorPolicy": _RETRIES,
+                "noDataPolicy": _RETRIES,
+                "failurePolicy": {
+                    **dict.fromkeys(("reevaluationInterval", "exceededAction")),
+                    **dict.fromkeys(("consecutiveFailures", "consecutiveSuccesses")),
+                },
+            },
+        },
+        "status": Status,
+    }
+}
+"""The fields that are read or written, for a comparison with its definition."""
 
 
 class _Head(ObjectHead):

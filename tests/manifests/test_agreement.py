@@ -14,6 +14,7 @@ from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 import rollout_operator
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import read_environment
+from rollout_operator.gates.model import Status
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
 from rollout_operator.model.budget import BudgetStatus, StatusCondition
 from rollout_operator.model.decode.adoption import decode_adoptable
@@ -57,11 +58,16 @@ pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
 COMPONENTS: Final = sorted(path.parent.name for path in MANIFESTS.glob("components/*/kusto*.yaml"))
 AFTER_WEBHOOKS: Final = (LEAST, DEPLOYMENTS, CERTIFICATES)
-ALL: Final = (WEBHOOKS, *(one for one in COMPONENTS if one != WEBHOOKS))
+AFTER_LEAST: Final = "health-checks-webhook"
+ALL: Final = (
+    *(WEBHOOKS, LEAST, AFTER_LEAST),
+    *(one for one in COMPONENTS if one not in (WEBHOOKS, LEAST, AFTER_LEAST)),
+)
 KINDS_OF_RELEASES: Final = MANIFESTS / "crds" / "releases"
+KINDS_OF_HEALTH_CHECKS: Final = MANIFESTS / "crds" / "health-checks"
 OVERLAYS: Final = MANIFESTS / "overlays"
 FOLDERS: Final = (
-    *(MANIFESTS / "crds", KINDS_OF_RELEASES, BASE, MANIFESTS / "shadow"),
+    *(MANIFESTS / "crds", KINDS_OF_RELEASES, KINDS_OF_HEALTH_CHECKS, BASE, MANIFESTS / "shadow"),
     *sorted(path.parent for path in OVERLAYS.glob("*/kustomization.yaml")),
     *sorted(path.parent for path in MANIFESTS.glob("components/*/kustomization.yaml")),
 )
@@ -290,8 +296,12 @@ def test_d78_the_pages_have_every_component_sentence_and_parameter() -> None:
     printed = {name.strip(" `"): where.strip() for name, where in rows.items()}
     said = (Path(__file__).parent / "misuse.txt").read_text()
 
+    after = {
+        **dict.fromkeys(AFTER_WEBHOOKS, f"after `{WEBHOOKS}`"),
+        AFTER_LEAST: f"after `{LEAST}`",
+    }
     for name in COMPONENTS:
-        assert printed[name] == ("after `webhooks`" if name in AFTER_WEBHOOKS else "anywhere")
+        assert printed[name] == after.get(name, "anywhere")
     sentences = re.findall(r"`((?:list|set) the [^`]+|already registered id)`", page)
     assert len(sentences) == 4
     assert [one for one in sentences if one not in said] == []
@@ -312,11 +322,13 @@ STATUSES: Final[Mapping[str, Mapping[str, type[msgspec.Struct]]]] = {
     "rolloutschedules": {"": ScheduleStatus, "conditions": StatusCondition},
     "clusterrolloutschedules": {"": ScheduleStatus, "conditions": StatusCondition},
     "healthchecks": {"": HealthCheckStatus},
+    "rollouthealthchecks": {"": Status},
 }
 
 
 def read_crds() -> dict[str, Object]:
-    found = [*render(MANIFESTS / "crds"), *render(KINDS_OF_RELEASES)]
+    folders = (MANIFESTS / "crds", KINDS_OF_RELEASES, KINDS_OF_HEALTH_CHECKS)
+    found = [one for folder in folders for one in render(folder)]
     return {one["spec"]["names"]["plural"]: one["spec"] for one in found}
 
 

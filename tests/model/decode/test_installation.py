@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from rollout_operator.gates import model as gates
 from rollout_operator.model.decode import custom
 from rollout_operator.model.decode.installation import (
     decode_allowed,
@@ -26,7 +27,7 @@ def encode(**fields: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-DEFINED = {**custom.DEFINED, **releases.DEFINED}
+DEFINED = {**custom.DEFINED, **releases.DEFINED, **gates.DEFINED}
 DEFINITIONS = {
     body["spec"]["names"]["kind"]: body
     for path in Path("manifests/crds").rglob("*.yaml")
