@@ -33,7 +33,7 @@ EVERYTHING: Final = {
     key: {"enabled": True}
     for key in (
         *("multiAZRollout", "mirroring", "serviceMonitor", "prometheusRule", "dashboard"),
-        *("releases", "zoneTracker"),
+        *("releases", "healthChecks", "zoneTracker"),
     )
 } | {
     "webhooks": {"clientCertificates": {"enabled": True}},

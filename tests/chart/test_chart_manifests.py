@@ -58,6 +58,7 @@ EVERYTHING: Final[Values] = {
     "prometheusRule": {"enabled": True},
     "dashboard": {"enabled": True},
     "releases": {"enabled": True, "clusterSchedules": True},
+    "healthChecks": {"enabled": True},
     "networkPolicy": {
         "enabled": True,
         "fromApiServer": [PARAMETERS["from-api-server"]],
@@ -68,7 +69,7 @@ EVERYTHING: Final[Values] = {
 ALL: Final = (
     *(WEBHOOKS, LEAST, DEPLOYMENTS, TRACKER, SCALING, MIRRORING, MONITORING, REPLICAS, PRIORITY),
     *(NETWORK, CERTIFICATES, "releases", "releases-registries", "releases-inventory"),
-    "releases-cluster",
+    *("releases-cluster", "health-checks", "health-checks-webhook"),
 )
 PLAIN: Final[Values] = {
     "webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False},

@@ -66,7 +66,13 @@ labels:
 {{- define "ro.failurePolicy" -}}
 {{- $webhooks := (index . 0).Values.webhooks -}}
 {{- $key := index . 1 -}}
-{{- coalesce (index $webhooks $key).failurePolicy (get ($webhooks.failurePolicies | default dict) $key) $webhooks.failurePolicy -}}
+{{- coalesce (get $webhooks $key | default dict).failurePolicy (get ($webhooks.failurePolicies | default dict) $key) $webhooks.failurePolicy -}}
+{{- end -}}
+
+{{/* What its webhook configurations are called, without the namespace. */}}
+{{- define "ro.webhookNames" -}}
+no-downscale,prepare-downscale,pod-eviction,zpdb-validation
+{{- if .Values.healthChecks.enabled -}},rollout-health-check-validation{{- end -}}
 {{- end -}}
 
 {{/* Secret that is mounted where it does not. */}}
@@ -79,7 +85,7 @@ labels:
 {{- /* Helm drops what is null before the schema sees it. What holds others stands before them. */ -}}
 {{- $paths := list "rbac" "global" "image" "image.repository" "podDisruptionBudget" "hostNetwork" "log" "limits"
       "tracing" "serviceAccount" "serviceAccount.create" "scaling" "mirroring" "multiAZRollout" "releases"
-      "releases.metadata" "zoneTracker" "zoneTracker.configMapName" "webhooks" "webhooks.port"
+      "releases.metadata" "healthChecks" "zoneTracker" "zoneTracker.configMapName" "webhooks" "webhooks.port"
       "webhooks.selfSignedCertSecretName" "webhooks.certificate" "webhooks.certificate.source"
       "webhooks.noDownscale" "webhooks.noDownscale.deployments" "webhooks.clientCertificates"
       "webhooks.clientCertificates.configMapName" "webhooks.clientCertificates.clientName" "hooks" -}}
@@ -172,6 +178,20 @@ rules:
   {{- end }}
   {{- if .Values.releases.enabled }}
   {{- include "ro.releaseRules" . | nindent 2 }}
+  {{- end }}
+  {{- if .Values.healthChecks.enabled }}
+  - apiGroups: [rollout-operator.grafana.com]
+    resources: [rollouthealthchecks]
+    verbs: [list, watch, get]
+  - apiGroups: [rollout-operator.grafana.com]
+    resources: [rollouthealthchecks/status]
+    verbs: [patch]
+  {{- with .Values.healthChecks.secrets }}
+  - apiGroups: [""]
+    resources: [secrets]
+    resourceNames: {{ toJson . }}
+    verbs: [get]
+  {{- end }}
   {{- end }}
   {{- if .Values.webhooks.enabled }}
   {{- if include "ro.selfSigned" . }}
