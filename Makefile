@@ -67,8 +67,9 @@ plane: $(READY)
 		$(PIP) install --require-hashes --only-binary :all: -r requirements-go.lock
 	@$(PY) -m tests.world.assets >/dev/null
 
-controlplane: plane ## build the control plane of the tests, and what they use beside it: ten minutes, once
+controlplane: plane ## build the control plane of the tests, and what they use beside it: a quarter of an hour, once
 	@$(PY) -m tests.world.promql >/dev/null
+	@$(PY) -m tests.world.prometheus >/dev/null
 	@$(PY) -m tests.world.kubectl >/dev/null
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null

@@ -114,6 +114,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "pytest --collect-only",  # beside these
         "tests.world.assets",
         "tests.world.promql",
+        "tests.world.prometheus",
         "tests.world.kubectl",
         "tests.world.helm",
         "tests.world.registry",

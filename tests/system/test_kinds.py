@@ -13,10 +13,12 @@ import msgspec
 import pytest
 import yaml
 
+from rollout_operator.gates.model import FlawedHealthCheck, decode_health_check
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.model.decode.custom import decode_policy, decode_watched_policy
 from rollout_operator.model.policy import Policy, PolicyStatus, RefusedPolicy
 from rollout_operator.planning.policy_status import render_batch
+from tests.gates.trees import health_check_tree
 from tests.goldens import Golden
 from tests.kustomize import render
 from tests.model.cases import bend
@@ -43,7 +45,8 @@ pytestmark = pytest.mark.controlplane
 
 POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
 RELEASES: Final = FOLDER / "releases"
-DECODED: Final = Path(__file__).parents[1] / "model" / "decode" / "policy.txt"
+HEALTH_CHECKS: Final = FOLDER / "health-checks"
+DECODED: Final = Path(__file__).parents[1] / "model" / "decode"
 SHIPPED: Final = {
     **KINDS,
     "MultiAZRollout": POLICIES,
@@ -64,6 +67,7 @@ PLAIN: Final[dict[str, Json]] = {
     "ClusterRolloutSchedule": RULES,
     "HealthCheck": {},
     "ZoneAwarePodDisruptionBudget": {"selector": {"matchLabels": {"app": "x"}}},
+    "RolloutHealthCheck": health_check_tree()["spec"],
 }
 
 
@@ -75,11 +79,12 @@ def _list_cases(path: Path) -> list[Story]:
 async def install_all(world: World) -> AsyncIterator[dict[str, Resource]]:
     """Install all kinds, and remove those of releases with all their objects."""
     await install_kinds(world.api)
-    await install_kinds(world.api, RELEASES)
-    crds = read_manifests(RELEASES)
+    for folder in (RELEASES, HEALTH_CHECKS):
+        await install_kinds(world.api, folder)
+    crds = [*read_manifests(RELEASES), *read_manifests(HEALTH_CHECKS)]
     yield {"ZoneAwarePodDisruptionBudget": ZONE_BUDGETS} | {
         crd["spec"]["names"]["kind"]: Resource(
-            "kuberik.com/v1alpha1",
+            f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}",
             crd["spec"]["names"]["plural"],
             is_namespaced=crd["spec"]["scope"] == "Namespaced",
         )
@@ -93,11 +98,15 @@ async def test_what_the_schemas_make_of_objects(
     world: World, kinds: dict[str, Resource], golden: Golden
 ) -> None:
     """MAZ-01, MAZ-04 to MAZ-11, MT-24, MT-27, MT-60, MT-61: policies as their decoder has them."""
-    for story in _list_cases(DECODED):
+    for story in _list_cases(DECODED / "policy.txt"):
         changes = story.commands[0]
         # What is null is as if it were not there; the API server gives each object its own uid.
         if changes != "plain" and "null" not in changes and "metadata" not in changes:
             await _try_policy(world, changes)
+    for story in _list_cases(DECODED / "rollout_health_check.txt"):
+        changes = story.commands[0]
+        if changes != "plain" and not re.search("null|metadata|status|kind", changes):
+            await _try_health_check(world, kinds["RolloutHealthCheck"], changes)
     plain: dict[str, Json] = {}
     for story in _list_cases(Path(__file__).parent / "kinds.txt"):
         kind, _, changes = story.commands[0].partition(" ")
@@ -129,6 +138,14 @@ async def _try_policy(world: World, changes: str) -> Answer:
     return answer
 
 
+async def _try_health_check(world: World, resource: Resource, changes: str) -> None:
+    """Create a health check, which the schema refuses only where the decoder does."""
+    tree = bend(health_check_tree(), changes)
+    answer = await _try(world, resource, tree)
+    is_refused = isinstance(decode_health_check(msgspec.json.encode(tree)), FlawedHealthCheck)
+    assert answer.status == 201 or (answer.status == 422 and is_refused), (changes, answer)
+
+
 async def _try(world: World, resource: Resource, body: Json) -> Answer:
     """Return how the API server answers the creation of an object that is not stored."""
     path = resource.path(world.namespace if resource.is_namespaced else "")
@@ -136,16 +153,21 @@ async def _try(world: World, resource: Resource, body: Json) -> Answer:
     return await world.api.exchange("POST", path, body=named, query={"dryRun": "All"})
 
 
-RULES_OF_BUDGETS: Final = re.findall(
-    r"message: (?:>-\s+)?(.+)", (FOLDER / "zoneawarepoddisruptionbudgets.yaml").read_text()
-)
+MESSAGES: Final = [
+    rule
+    for path in (
+        FOLDER / "zoneawarepoddisruptionbudgets.yaml",
+        *HEALTH_CHECKS.glob("rollout*.yaml"),
+    )
+    for rule in re.findall(r"message: (?:>-\s+)?(.+)", path.read_text())
+]
 
 
 def _tell(answer: Answer, given: Json, plain: Json) -> str:
     """Return the fields that are neither as given nor as they are else, or what is wrong."""
     if answer.status == 422:
         fields = {*re.findall(r"spec(?:\.\w+|\[\d+\])+", answer.message)}
-        said = [rule for rule in RULES_OF_BUDGETS if rule in answer.message]
+        said = [rule for rule in MESSAGES if rule in answer.message]
         return f"refused: {'; '.join(said or sorted(fields))}"
     stored = answer.body["spec"]
     shown = {key: one for key, one in stored.items() if one not in (plain.get(key), given.get(key))}

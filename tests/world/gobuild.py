@@ -44,6 +44,8 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
     """What is built: the sources, or a tool of a module that they require."""
     flags: str = "-s -w"
     """Of the linker."""
+    tags: str = ""
+    """Build tags, separated by commas."""
     salt: str = ""
     """What else makes it another."""
 
@@ -58,7 +60,7 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         return all(os.access(folder / part, os.X_OK) for part in self.parts)
 
     def _key(self) -> str:
-        digest = hashlib.sha256(self.salt.encode())
+        digest = hashlib.sha256(f"{self.salt}{self.tags}".encode())
         for name in ("main.go", f"{self.modules}.mod", f"{self.modules}.sum"):
             if (source := self.sources / name).exists():
                 digest.update(source.read_bytes())
@@ -79,7 +81,7 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         announce(f"built it in {time.monotonic() - started:.0f} s: {target}\n")
 
     def _compile(self, go: Path, binary: Path) -> None:
-        flags = (f"-ldflags={self.flags}", f"-modfile={self.modules}.mod")
+        flags = (f"-ldflags={self.flags}", f"-modfile={self.modules}.mod", f"-tags={self.tags}")
         done = subprocess.run(
             [go, "build", "-trimpath", "-mod=readonly", *flags, "-o", binary, self.package],
             cwd=self.sources,
