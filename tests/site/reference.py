@@ -15,7 +15,10 @@ from tests.code_rules import ROOT
 
 PAGE: Final = ROOT / "docs/reference/crds.md"
 MONITORING: Final = ROOT / "docs/monitoring.md"
-KINDS: Final = ("zoneawarepoddisruptionbudgets", "replicatemplates", "multiazrollouts")
+KINDS: Final = (
+    *("zoneawarepoddisruptionbudgets", "replicatemplates", "multiazrollouts"),
+    "health-checks/rollouthealthchecks",
+)
 Schema = dict[str, Any]
 
 
@@ -27,8 +30,8 @@ def render_page() -> str:
         "<!-- made by `python -m tests.site.reference`, checked by a test -->",
         "",
         "The definitions are in [manifests/crds](../../manifests/crds). [Budgets](../budgets.md),",
-        "[scaling](../scaling.md) and [MultiAZRollout](../multi-az-rollouts.md) say what the kinds"
-        " are for.",
+        "[scaling](../scaling.md), [MultiAZRollout](../multi-az-rollouts.md) and"
+        " [health checks](../health-checks.md) say what the kinds are for.",
     ]
     kinds = [line for name in KINDS for line in _render_kind(_read(name))]
     return "\n".join([*head, *kinds, ""])

@@ -4,7 +4,9 @@ from typing import Any, Final
 
 import yaml
 
+from tests.gates.trees import health_check_tree
 from tests.kustomize import render
+from tests.model.cases import bend
 from tests.rendered import MANIFESTS
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.review_stage import KINDS, ReviewStage
@@ -19,7 +21,7 @@ from tests.world.api import (
     Json,
     Resource,
 )
-from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds, zone_budget
+from tests.world.budgets import FOLDER, ZONE_BUDGETS, DryRun, evict, install_kinds, zone_budget
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, UNANSWERED, Route, workload_body
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration, Reviewer, Seen
 from tests.world.pki import make_pki
@@ -27,7 +29,8 @@ from tests.world.world import World
 
 SERVICE: Final = "rollout-operator"
 ALL: Final = ("no-downscale", "prepare-downscale", *BUDGET_HOOKS)
-RESOURCES: Final = {**KINDS, "pods": PODS, "zpdb": ZONE_BUDGETS}
+HEALTH_CHECKS: Final = Resource("rollout-operator.grafana.com/v1", "rollouthealthchecks")
+RESOURCES: Final = {**KINDS, "pods": PODS, "zpdb": ZONE_BUDGETS, "rhc": HEALTH_CHECKS}
 
 
 class ManifestStage(ReviewStage):
@@ -64,6 +67,8 @@ class ManifestStage(ReviewStage):
         """Apply the base with components; webhooks lead to the reviewer, or nowhere."""
         port = self.reviewer.port if self.reviewer else 1
         await install_kinds(self.world.api)
+        if "health-checks" in components:
+            await install_kinds(self.world.api, FOLDER / "health-checks")
         installing = installed(self.world, self.world.folder / "shipped", *components, port=port)
         self.objects = await self.stack.enter_async_context(installing)
         if self.reviewer:
@@ -140,6 +145,13 @@ class ManifestStage(ReviewStage):
     async def do_make(self, name: str) -> str:
         """Create a budget."""
         return _show(await self._send("POST", "zpdb/", zone_budget(name, {"rollout-group": name})))
+
+    async def do_health(self, changes: str = "") -> str:
+        """Create a health check with changes, as a dry run."""
+        tree = bend(health_check_tree(), changes)
+        body = {**tree, "metadata": {"name": "new"}}
+        answer = await self._send("POST", "rhc/", body, dry=True)
+        return " ".join([f"{answer.status}", *answer.message.split(" denied the request: ")[1:]])
 
     async def do_drop(self, what: str) -> str:
         return _show(await self._send("DELETE", what))
