@@ -66,6 +66,9 @@ ZONE_BUDGETS: Final = Resource(
 MULTI_AZ_ROLLOUTS: Final = Resource(
     "rollout.grafana.com", "v1alpha1", "multiazrollouts", "MultiAZRollout"
 )
+ROLLOUT_HEALTH_CHECKS: Final = Resource(
+    "rollout-operator.grafana.com", "v1", "rollouthealthchecks", "RolloutHealthCheck"
+)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
 )

@@ -115,8 +115,12 @@ NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
+HEALTH_CHECK_PATH: Final = "/admission/rollout-health-check-validation"
 # Webhooks of rollout operators are recognised by these.
-ADMISSION_PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
+ADMISSION_PATHS: Final = (
+    *(NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH),
+    HEALTH_CHECK_PATH,
+)
 
 POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
 RELEASES_FLAG: Final = "releases.enabled"

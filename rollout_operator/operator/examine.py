@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from rollout_operator.gates import model as gates
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import (
     ACCESS_REVIEWS,
@@ -26,6 +27,7 @@ from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     SECRETS,
     SELF_ACCESS_REVIEWS,
     SELF_REVIEWS,
@@ -56,6 +58,7 @@ from rollout_operator.model.decode.installation import (
 from rollout_operator.model.diagnosis import (
     BUDGET_PATH,
     EVICTION_PATH,
+    HEALTH_CHECK_PATH,
     KUBERIK,
     NO_DOWNSCALE_PATH,
     OPERATOR,
@@ -104,7 +107,7 @@ _OF_RELEASES: Final = (
     *(kinds.ROLLOUTS, kinds.ROLLOUT_GATES, kinds.HEALTH_CHECKS),
     *(kinds.ROLLOUT_SCHEDULES, kinds.CLUSTER_ROLLOUT_SCHEDULES),
 )
-_DEFINED: Final = {**custom.DEFINED, **releases.DEFINED}
+_DEFINED: Final = {**custom.DEFINED, **releases.DEFINED, **gates.DEFINED}
 _OTHERS: Final = (
     *((resource,) for resource in _OF_RELEASES[1:]),
     *(kinds.IMAGE_POLICIES, kinds.IMAGE_REPOSITORIES),
@@ -197,6 +200,8 @@ def _list_used(installation: Installation) -> Iterator[Resource]:
         yield ZONE_BUDGETS
     if installation.are_any_on(POLICIES_FLAG) and installation.policy_kind.is_served:
         yield MULTI_AZ_ROLLOUTS
+    if any(hook.path == HEALTH_CHECK_PATH for hook in installation.hooks):
+        yield ROLLOUT_HEALTH_CHECKS
     if installation.are_any_on(RELEASES_FLAG):
         absent = installation.releases.absent
         yield from (resource for resource in _OF_RELEASES if resource.kind not in absent)

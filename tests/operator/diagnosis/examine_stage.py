@@ -38,6 +38,7 @@ ERRORS: Final[dict[str, ApiError]] = {
 }
 KINDS: Final = {
     "multiazrollouts": ("MultiAZRollout", "rollout.grafana.com"),
+    "rollouthealthchecks": ("RolloutHealthCheck", "rollout-operator.grafana.com"),
     "zoneawarepoddisruptionbudgets": (
         "ZoneAwarePodDisruptionBudget",
         "rollout-operator.grafana.com",
@@ -201,7 +202,7 @@ class ExamineStage(Steps):
     async def do_all_defined(self) -> None:
         for plural, (_, group) in KINDS.items():
             if group:
-                version = "v1" if plural.startswith("zoneaware") else "v1alpha1"
+                version = "v1" if group.startswith("rollout-operator.") else "v1alpha1"
                 await self.do_defined(plural, version)
 
     async def do_claims(self) -> None:
