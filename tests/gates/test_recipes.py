@@ -182,6 +182,11 @@ async def test_a_recipe_tells_pods_that_are_well_from_others(
     [
         ("2 < bool 1", FAIL),
         ("vector(1)", PASS),
+        pytest.param(
+            "(0.5 < bool 1) + (0.5 < bool (2 * 0.1)) > bool 0", PASS, id="an example of the draft"
+        ),
+        # Another one: `or` is for vectors only.
+        ("(0.5 < bool 1) or (0.5 < bool 2)", "HTTP status 400: bad_data: invalid parameter"),
         pytest.param("scalar(gone)", NONE, id="scalar() of nothing is NaN"),
         ("gone", NONE),
         ("1 / 0", Number(float("inf"))),
