@@ -62,6 +62,7 @@ from rollout_operator.planning.requests import (
     plan_preparation,
     refuse_decrease,
 )
+from rollout_operator.planning.wording import join_names
 from rollout_operator.pods import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.no_downscale import Parents, RepeatedReads
@@ -267,7 +268,7 @@ class PrepareDownscale:
 
     async def _prepare_pods(self, request: _DecreaseRequest, step: _ReservedDownscale) -> Verdict:
         context = self._context
-        problem = await self._call_pods(request, step)
+        problem = await self._call_pods(request, step) or self._find_joined(request, step)
         # The nearer to the write the better: other zones wait from then on (SI-11).
         now = None if step.plan.is_repeated else context.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
@@ -276,6 +277,21 @@ class PrepareDownscale:
             context.downscales.allow(step.reservation, now)
             return self._allow(request, step)
         return problem
+
+    def _find_joined(self, request: _DecreaseRequest, step: _ReservedDownscale) -> Verdict | None:
+        """Refuse if the group has a zone by now that was not asked when the downscale was decided.
+
+        It may have been scaled down a moment ago, also in this very group.
+        """
+        if not request.group or step.plan.is_repeated:
+            return None
+        group = self._context.observer.observe(request.group)
+        joined = group.owners - step.reservation.neighbours - {request.set_uid}
+        names = sorted(zone.sts.name for zone in group.zones if zone.sts.uid in joined)
+        if not joined:
+            return None
+        why = f"{join_names(names) or 'a statefulset'} joined the group while pods were prepared"
+        return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
 
     def _end(self, step: _ReservedDownscale, verdict: Verdict, *, is_un_prepared: bool) -> None:
         """Settle the reservation of a review that is over, however it ended."""
