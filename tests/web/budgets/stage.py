@@ -409,17 +409,18 @@ class BudgetStage(ClientStage):
     # Pods
 
     async def do_crash(self, *pods: str) -> None:
+        """Have pods crash-loop."""
         for pod in pods:
-            zone, _, ordinal = name_of(pod).rpartition("-")
-            self.client.put("pods", pod_json(zone, int(ordinal), ready=False))
+            self.client.put("pods", _pod_json(pod, ready=False))
 
     async def do_going(self, *pods: str) -> None:
         for pod in pods:
             self._change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
 
     async def do_new(self, *pods: str) -> None:
-        """Have pods be replaced by others of their names."""
+        """Have pods be replaced by others of their names; after `gone`, ready ones."""
         for pod in pods:
+            self.client.objects.setdefault(("pods", name_of(pod)), _pod_json(pod))
             self._change(pod, uid=f"new-{pod}", annotations={})
 
     async def do_gone(self, *pods: str) -> None:
@@ -508,6 +509,11 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
 def name_of(pod: str) -> str:
     """Return the whole name of `a-0`."""
     return f"{ZONES}{pod}"
+
+
+def _pod_json(pod: str, *, ready: bool = True) -> dict[str, Any]:
+    zone, _, ordinal = name_of(pod).rpartition("-")
+    return pod_json(zone, int(ordinal), ready=ready)
 
 
 async def _timed(awaited: Awaitable[str]) -> str:
