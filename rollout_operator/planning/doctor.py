@@ -32,7 +32,7 @@ from rollout_operator.model.diagnosis import (
 )
 from rollout_operator.model.names import NO_DOWNSCALE, ON_DELETE, PREPARE_DOWNSCALE, GroupName
 from rollout_operator.model.objects import Group, StatefulSet, Zone
-from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.outcome import Code, Family, Reason, Severity, list_codes
 from rollout_operator.model.scaling import ScalingSnapshot, TimesSource
 from rollout_operator.model.units import format_rfc3339, is_odd_brake
 from rollout_operator.planning.downscales import explain_bad_time
@@ -52,19 +52,14 @@ _POLICY_VERSION: Final = "v1alpha1"
 _BUDGET: Final = "ZoneAwarePodDisruptionBudget"
 
 # What the planner says of settings, and what only a person changes.
-_OF_REASONS: Final = {
+_OF_REASONS: Final[dict[Code, FindingCode]] = {
     Code.WRONG_STRATEGY: FindingCode.NOT_ON_DELETE,
     Code.NO_LEADING_ZONE: FindingCode.LEADING_ZONE_UNKNOWN,
     Code.LEADING_ZONES_CIRCLE: FindingCode.LEADING_ZONE_UNKNOWN,
     **dict.fromkeys(
         (
-            *(
-                Code.BAD_MAX_UNAVAILABLE,
-                Code.BAD_PAUSED,
-                Code.BAD_ZONE_SOAK,
-                Code.BAD_FORCE_REPLICAS,
-            ),
-            *(Code.BAD_SCALING_SWITCH, Code.FOLLOWS_AND_MIRRORS, Code.GROUP_LABELS_DIFFER),
+            # Sets that share labels are told apart by owner.
+            *(code for code in list_codes(Family.ODD) if code is not Code.PODS_SHARE_LABELS),
             *(Code.WAIT_TIME_MISSING, Code.BAD_REFERENCE, Code.BAD_DELAY),
         ),
         FindingCode.ODD_VALUE,
