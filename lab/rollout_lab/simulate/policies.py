@@ -1,8 +1,7 @@
 """The MultiAZRollouts of the input: which are in service, what they own, and the zones of that.
 
 Pure, and decided by the rules of the operator. A policy that was written by hand becomes one as the
-API server would have it, in place of the policy of its name; which fields people may set stands
-here.
+API server would have it, in place of the policy of its name.
 """
 
 import re
@@ -20,7 +19,7 @@ from rollout_operator.cli.dumps import HINT, BadDump, is_of
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
 from rollout_operator.model.budget import PlacedSet
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.custom import decode_watched_policy
+from rollout_operator.model.decode.custom import SPEC_FIELDS, UPDATE_FIELDS, decode_watched_policy
 from rollout_operator.model.description import Phase, PolicyDescription
 from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.objects import LabelSelector, StatefulSet
@@ -94,9 +93,9 @@ def edit_policy(policy: str, field: str, value: str) -> PolicyEdit:
     """
     name = field.rpartition(".")[2]
     if name not in _FIELDS:
-        known = join_names(tuple(_FIELDS), shown=len(_FIELDS))
+        known = join_names(_FIELDS, shown=len(_FIELDS))
         raise InvalidInput(f"no field {quote(field)} of a policy; there are {known}")
-    return PolicyEdit(policy, name, _FIELDS[name](value.strip()))
+    return PolicyEdit(policy, name, _READERS.get(name, _read_value)(value.strip()))
 
 
 def _read_number(text: str) -> object:
@@ -111,33 +110,22 @@ def _read_list(text: str) -> object:
     return [] if text == "[]" else re.split(r"[\s,]+", text)
 
 
-def _read_switch(text: str) -> object:
-    return {"true": True, "false": False}.get(text, text)
+def _read_value(text: str) -> object:
+    return {"true": True, "false": False}.get(text, _read_number(text))
 
 
-_FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
-    "maxUnavailable": _read_number,
-    "intervalSeconds": _read_number,
-    "zoneIntervalSeconds": _read_number,
+_FIELDS: Final = (*UPDATE_FIELDS, *SPEC_FIELDS)
+# Texts, whatever they look like, and lists; all else is a number or a switch.
+_READERS: Final[Mapping[str, Callable[[str], object]]] = {
     "podOrder": str,
     "azTopologyKey": str,
     "azOrder": _read_list,
-    "paused": _read_switch,
-    "manageUpdateStrategy": _read_switch,
-    "progressDeadlineSeconds": _read_number,
 }
-_OF_UPDATE: Final = (
-    "maxUnavailable",
-    "intervalSeconds",
-    "zoneIntervalSeconds",
-    "podOrder",
-    "azTopologyKey",
-)
 
 
 def render_edit(edit: PolicyEdit) -> ApiRequest:
     fields: JsonObject = {edit.field: edit.value}
-    spec: JsonObject = {"rollingUpdate": fields} if edit.field in _OF_UPDATE else fields
+    spec: JsonObject = {"rollingUpdate": fields} if edit.field in UPDATE_FIELDS else fields
     return patch(MULTI_AZ_ROLLOUTS, edit.policy, {"spec": spec})
 
 

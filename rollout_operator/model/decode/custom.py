@@ -423,8 +423,8 @@ def _read_policy(reader: _Reader, head: PolicyHead, spec: _PolicyFields) -> Poli
     policy = Policy(head=head, selector=selector)
     values: dict[str, object] = {}
     for tree, path, table in (
-        (update, f"spec.{_ROLLING}", _UPDATE_FIELDS),
-        (spec, "spec", _SPEC_FIELDS),
+        (update, f"spec.{_ROLLING}", UPDATE_FIELDS),
+        (spec, "spec", SPEC_FIELDS),
     ):
         for name, (attribute, parse) in table.items():
             default: object = getattr(policy, attribute)
@@ -530,14 +530,14 @@ def _as_policy_map(value: object) -> _PolicyFields:
 
 _FieldTable = Mapping[str, tuple[str, Callable[[object], object]]]
 # Fields by name, each with its attribute of `Policy` and how it is read.
-_UPDATE_FIELDS: Final[_FieldTable] = {
+UPDATE_FIELDS: Final[_FieldTable] = {
     "maxUnavailable": ("max_unavailable", _parse_maximum),
     "intervalSeconds": ("interval", _seconds(0, _MOST_SECONDS)),
     "zoneIntervalSeconds": ("zone_interval", _seconds(0, _MOST_SECONDS)),
     "podOrder": ("pod_order", _parse_pod_order),
     "azTopologyKey": ("topology_key", _parse_key),
 }
-_SPEC_FIELDS: Final[_FieldTable] = {
+SPEC_FIELDS: Final[_FieldTable] = {
     "azOrder": ("zone_order", _parse_zone_order),
     "paused": ("is_paused", _parse_bool),
     "manageUpdateStrategy": ("may_switch_strategy", _parse_bool),
@@ -547,7 +547,7 @@ _POLICY_READ: Final = Fields(
     {
         "spec": Fields(
             {
-                **dict.fromkeys(("namespace", _ROLLING, *_SPEC_FIELDS), LONGEST_VALUE),
+                **dict.fromkeys(("namespace", _ROLLING, *SPEC_FIELDS), LONGEST_VALUE),
                 _SELECTOR: LONGEST_LABELS,
                 "azOrder": _UNCUT,
             }
@@ -566,8 +566,8 @@ DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
     _POLICY_KIND: {
         "spec": {
             _SELECTOR: WireSelector,
-            _ROLLING: dict.fromkeys(_UPDATE_FIELDS),
-            **dict.fromkeys(("namespace", *_SPEC_FIELDS)),
+            _ROLLING: dict.fromkeys(UPDATE_FIELDS),
+            **dict.fromkeys(("namespace", *SPEC_FIELDS)),
         },
         "status": PolicyStatus,
     },
