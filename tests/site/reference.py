@@ -1,6 +1,6 @@
 """What documents say of custom resources and of reasons: `python -m tests.site.reference`.
 
-The page of custom resources is made of their definitions.
+The page of custom resources is made of their definitions, which the chart has copies of.
 """
 
 import json
@@ -13,6 +13,8 @@ import yaml
 from rollout_operator.model.outcome import Code
 from tests.code_rules import ROOT
 
+SOURCE: Final = ROOT / "manifests/crds"
+CHART: Final = ROOT / "charts/rollout-operator/charts/crds/crds"
 PAGE: Final = ROOT / "docs/reference/crds.md"
 MONITORING: Final = ROOT / "docs/monitoring.md"
 KINDS: Final = (
@@ -52,7 +54,7 @@ def fill_reasons(page: str) -> str:
 
 
 def _read(name: str) -> Schema:
-    definition = yaml.safe_load((ROOT / f"manifests/crds/{name}.yaml").read_text())
+    definition = yaml.safe_load((SOURCE / f"{name}.yaml").read_text())
     spec: Schema = definition["spec"]
     return spec
 
@@ -107,5 +109,7 @@ def _describe(field: Schema) -> str:
 
 
 if __name__ == "__main__":
+    for name in KINDS:
+        (CHART / f"{name}.yaml").write_text((SOURCE / f"{name}.yaml").read_text())
     PAGE.write_text(render_page())
     MONITORING.write_text(fill_reasons(MONITORING.read_text()))
