@@ -102,7 +102,7 @@ COMMANDS: Final = (
     Command("wait", "wait until rollout groups are rolled out, in a script"),
     Command("demo", "watch the operator at work on a simulated cluster", LAB),
     Command("simulate", "what the operator would do with objects of your cluster", LAB),
-    Command("doctor", "prove an installation, and name what is wrong with what to do"),
+    Command("doctor", "check an installation, and say what is wrong and how to fix it"),
     Command("adopt", "print what brings plain StatefulSets of zones under the operator"),
     Command("admin", "upgrade the operator's kinds, or delete its webhook configurations"),
     Command("completion", "print what lets a shell complete commands and flags"),
