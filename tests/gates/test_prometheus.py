@@ -28,6 +28,8 @@ from tests.stories import Story, read_stories
 HERE: Final = Path(__file__).parent
 AT: Final = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 QUERY: Final = "sum(up)"
+# For servers that would take longer.
+SHORT: Final = timedelta(milliseconds=300)
 
 
 def configure(*patterns: str) -> Config:
@@ -44,7 +46,10 @@ def keep(data: Mapping[str, str] | None) -> FetchSecret:
     async def fetch(namespace: str, name: str) -> bytes:
         if data is None:
             raise NotFound(f"secrets {namespace}/{name} is not there")
-        encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+        encoded = {
+            key: b64encode(value.encode(errors="surrogateescape")).decode()
+            for key, value in data.items()
+        }
         return json.dumps({"data": encoded}).encode()
 
     return fetch
@@ -111,8 +116,13 @@ def make_check(url: str, secret: str | None = None) -> HealthCheck:
     return found
 
 
-async def ask(server: FakeRegistry, data: Mapping[str, str] | None = None, path: str = "") -> str:
-    outbound = Outbound(timedelta(seconds=0.3))
+async def ask(
+    server: FakeRegistry,
+    data: Mapping[str, str] | None = None,
+    path: str = "",
+    limit: timedelta = LIMIT,
+) -> str:
+    outbound = Outbound(limit)
     asker = Asker(outbound, keep(data), ANY)
     secret = None if data is None else "read"
     try:
@@ -132,7 +142,8 @@ async def test_answer(story: Story, golden: Golden, server: FakeRegistry) -> Non
     name, _, texts = text.partition(" ")
     server.at["/api/v1/query"] = ANSWERS[name](*split_texts(texts))
 
-    story.check(await ask(server), golden)
+    limit = SHORT if name in ("hangs", "trickles") else LIMIT
+    story.check(await ask(server, limit=limit), golden)
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "credentials.txt"))
@@ -158,6 +169,22 @@ async def test_the_ca_of_the_secret_is_trusted_as_well() -> None:
 
         assert "certificate not accepted" in await ask(server)
         assert await ask(server, {"ca.crt": DER_cert_to_PEM_cert(ca)}) == "1.0"
+
+
+async def test_bytes_that_are_no_text_are_not_sent(server: FakeRegistry) -> None:
+    found = await ask(server, {"token": "\udcff"})
+
+    assert "token is no single line of ASCII" in found
+    assert server.seen == []
+
+
+async def test_a_url_is_judged_for_the_namespace_of_the_health_check() -> None:
+    asker = Asker(Outbound(LIMIT), keep(None), AllowedUrls(configure()))
+
+    answer = await asker.probe(make_check("http://prometheus"), "http://a.b.c/")
+
+    assert isinstance(answer, QueryError)
+    assert "such as http://prometheus.prod.svc:9090" in answer.text
 
 
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
@@ -208,7 +235,7 @@ async def test_a_probe_shows_the_status_and_no_credential(
     answer: Answer, seen: str, server: FakeRegistry
 ) -> None:
     server.at["/ready"] = answer
-    outbound = Outbound(timedelta(seconds=0.3))
+    outbound = Outbound(SHORT if answer is hang else LIMIT)
     asker = Asker(outbound, keep({"token": "abc"}), ANY)
 
     found = await asker.probe(make_check(server.url, "read"), f"{server.url}/ready")
