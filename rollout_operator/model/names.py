@@ -27,6 +27,9 @@ MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 # How long the other zones must have been whole before a zone is begun.
 ZONE_SOAK: Final = "grafana.com/rollout-zone-soak"
+# The RolloutHealthCheck that must pass before a zone is begun, and until when that is waived.
+HEALTH_CHECK: Final = "grafana.com/rollout-health-check"
+HEALTH_CHECK_BYPASS: Final = "grafana.com/rollout-health-check-bypass-until"
 
 # Labels that switch a review on.
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
@@ -91,6 +94,8 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
         MAX_UNAVAILABLE,
         PAUSED,
         ZONE_SOAK,
+        HEALTH_CHECK,
+        HEALTH_CHECK_BYPASS,
         NO_DOWNSCALE,
         PREPARE_DOWNSCALE,
         PREPARE_PATH,

@@ -499,6 +499,38 @@ class OtherRollout(msgspec.Struct, frozen=True, kw_only=True):
     """How long the group is left alone, unless another pod goes."""
 
 
+@unique
+class GateState(StrEnum):
+    BEGUN = "begun"
+    """The gate has let the zone begin: it is not asked again."""
+    WARNED = "warned"
+    """A check fails, and its policy lets the rollout go on."""
+    IGNORED = "ignored"
+    """What the annotation names cannot be obeyed, and holds nothing."""
+    WAITS = "waits"
+    """It has not passed yet, and may do so by itself."""
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """It is not known yet, or not recorded."""
+    BROKEN = "broken"
+    """What the annotation names cannot be obeyed, and holds the zone as it says."""
+
+    @property
+    def holds(self) -> bool:
+        return self in (GateState.WAITS, GateState.FAILED, GateState.UNKNOWN, GateState.BROKEN)
+
+
+class HealthGate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a health check says of a StatefulSet; there is none where it has passed."""
+
+    state: GateState
+    text: str = ""
+    stable_text: str = ""
+    """The text without times and counts."""
+    room: int = 0
+    """How many pods may be down or updated before it holds."""
+
+
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The input of `plan_group`.
 
@@ -517,6 +549,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     downscale: Underway | None = None
     """Of one of the zones."""
     other_rollout: OtherRollout | None = None
+    gates: Mapping[Uid, HealthGate] = {}
+    """What health checks say, by StatefulSet."""
     driver: str | None = None
     """The MultiAZRollout, by namespace and name, that replaces the pods; empty if unknown yet."""
 

@@ -93,6 +93,16 @@ class Code(StrEnum):
     ZONE_SOAK = ("zone_soak", Family.WAITS,
         "no zone is begun before the others have been whole for as long as requested",
         "wait, or shorten grafana.com/rollout-zone-soak or zoneIntervalSeconds")
+    HEALTH_CHECK_WAIT = ("health_check_wait", Family.WAITS,
+        "no zone is begun before its RolloutHealthCheck has passed, which needs another look",
+        "wait until the time that the message names")
+    HEALTH_CHECK_FAILED = ("health_check_failed", Family.WAITS,
+        "no zone is begun: a check of its RolloutHealthCheck fails, finds no data, or gets errors",
+        "revert the template if it is the cause; else mend the check, or set "
+        "grafana.com/rollout-health-check-bypass-until")
+    HEALTH_CHECK_UNKNOWN = ("health_check_unknown", Family.WAITS,
+        "no zone is begun: its RolloutHealthCheck is not known yet, or its status not written",
+        "when it stays, fix what the error in the message names")
     ANOTHER_ZONE_FIRST = ("another_zone_first", Family.WAITS,
         "this zone has outdated pods; another zone goes first")
     STATUS_BEHIND = ("status_behind", Family.WAITS,
@@ -197,6 +207,9 @@ class Code(StrEnum):
     BAD_REFERENCE = ("bad_reference", Family.ZONE_HELD,
         "the object that a zone mirrors is absent, may not be read, or shows no usable replicas",
         "correct the annotation, or the Role, that the message names")
+    HEALTH_CHECK_BROKEN = ("health_check_broken", Family.ZONE_HELD,
+        "the RolloutHealthCheck of a zone cannot be obeyed, and its spec.onMisconfigured is Pause",
+        "correct what the message names")
     BAD_DELAY = ("bad_delay", Family.ZONE_HELD,
         "the operator cannot read grafana.com/rollout-delayed-downscale or its URL",
         "correct the annotation that the message names")
@@ -213,6 +226,15 @@ class Code(StrEnum):
     BAD_ZONE_SOAK = ("bad_zone_soak", Family.ODD,
         "grafana.com/rollout-zone-soak is no span of time; no further zone is begun",
         "set grafana.com/rollout-zone-soak to a span such as 15m, or remove it")
+    BAD_HEALTH_CHECK = ("bad_health_check", Family.ODD,
+        "the RolloutHealthCheck of a zone is absent or cannot be obeyed; the rollout goes on",
+        "correct what the message names, or remove grafana.com/rollout-health-check")
+    BAD_HEALTH_CHECK_BYPASS = ("bad_health_check_bypass", Family.ODD,
+        "grafana.com/rollout-health-check-bypass-until is no time; nothing is bypassed",
+        "set grafana.com/rollout-health-check-bypass-until to a time such as 2026-01-02T15:04:05Z")
+    HEALTH_CHECK_WARNING = ("health_check_warning", Family.ODD,
+        "a check of the RolloutHealthCheck of a zone fails, and its policy lets the rollout go on",
+        "look at what the check found")
     BAD_FORCE_REPLICAS = ("bad_force_replicas", Family.ODD,
         "grafana.com/rollout-force-replicas is no number, or nothing on that zone reads it",
         "correct the annotation grafana.com/rollout-force-replicas, or remove it")

@@ -75,6 +75,10 @@ MOST_LEFT: Final = timedelta(days=30)
 _REPEATED: Final = frozenset({Code.BACKING_OFF, Code.LIVE_READ_EXPIRED})
 # What a zone waits for while a rollout goes on as it should, where pods are starting.
 _GOING_ON: Final = frozenset({Code.PODS_STARTING, Code.BUDGET_USED, Code.ZONE_NOT_READY})
+# Of these a person has to know where they are no mere wait.
+_HELD_IF_LOUD: Final = frozenset(
+    {Code.ZONE_SOAK, Code.HEALTH_CHECK_FAILED, Code.HEALTH_CHECK_BROKEN}
+)
 # Replicas of zones: no rollout waits for them.
 SCALING: Final = frozenset(
     {
@@ -244,9 +248,9 @@ def _choose_phase(plan: Plan, steps: Sequence[Step], progress: _Progress) -> Pha
         return Phase.HELD
     if progress.is_due and _is_moving(plan, steps, progress):
         return Phase.ROLLING_OUT
-    # A pause that cannot be read does not end by itself.
+    # A pause that cannot be read does not end by itself, nor does a failed health check.
     loud = {wait.code for wait in plan.waits if wait.severity is not Severity.INFO}
-    if codes & HOLDING_ZONE or Code.ZONE_SOAK in loud:
+    if codes & HOLDING_ZONE or loud & _HELD_IF_LOUD:
         return Phase.HELD
     if progress.is_scaling and not progress.is_due:
         return Phase.SCALING

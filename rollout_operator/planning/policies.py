@@ -76,6 +76,7 @@ from rollout_operator.planning.rollout import (
     count_outdated,
     disturbs_nothing,
     explain_up_to_date,
+    find_gate,
     find_soak,
     is_waiting,
     read_group_soak,
@@ -401,8 +402,8 @@ def _choose_step(case: _Case) -> _Step:
         for replacement in action.going
         if scaling is None or disturbs_nothing(replacement.pod)
     ]
-    is_held = hold is not None or scaling is not None
-    pods = tuple(replacement for replacement in going if not is_held or _is_free(case, replacement))
+    room = len(going) if hold is None else hold.room
+    pods = _keep_free(case, going, 0 if scaling else room)
     if scaling is not None and not pods:
         return _Step(records=records, waits=(scaling,))
     waits = () if pods else _list_waits(case, walk, hold.reason if hold else None)
@@ -465,6 +466,12 @@ def _is_free(case: _Case, replacement: Replacement) -> bool:
     return replacement.pod.uid in case.recorded or (_is_broken(replacement) and not is_paused)
 
 
+def _keep_free(case: _Case, going: Sequence[Replacement], room: int) -> tuple[Replacement, ...]:
+    """Return the pods that go though something holds the zone, and `room` others."""
+    held = [replacement for replacement in going if not _is_free(case, replacement)][room:]
+    return tuple(replacement for replacement in going if replacement not in held)
+
+
 def _find_scaling(case: _Case, turn: Readiness | None) -> Reason | None:
     """Return that zones other than the current one are being scaled (MAZ-35)."""
     if turn is None:
@@ -504,6 +511,8 @@ def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
     soak = read_group_soak(case.snapshot.group)
     soak = replace(soak, span=max(soak.span, policy.zone_interval))
     if hold := find_soak(zone, others, soak, case.now):
+        return hold
+    if hold := find_gate(zone, case.snapshot.group.gates):
         return hold
     if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_next_second(case.pause_end), format_duration(policy.interval)

@@ -21,6 +21,7 @@ import msgspec
 from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
+    HEALTH_CHECK_BYPASS,
     MAX_UNAVAILABLE,
     ON_DELETE,
     PAUSED,
@@ -45,6 +46,7 @@ from rollout_operator.model.units import (
     is_odd_brake,
     parse_duration,
     parse_max_unavailable,
+    parse_rfc3339,
     quote,
 )
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some
@@ -143,6 +145,12 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     span: timedelta = timedelta(0)
     problem: str = ""
     """Why it cannot be read; then no further zone is begun."""
+
+
+class Bypass(msgspec.Struct, frozen=True, kw_only=True):
+    until: datetime | None = None
+    problem: str = ""
+    """Why it cannot be read; then nothing is bypassed."""
 
 
 class GroupBlocker(msgspec.Struct, frozen=True, kw_only=True):
@@ -419,6 +427,8 @@ def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
         yield Code.BAD_PAUSED, f"{text}; the zone is paused"
     if (soak := read_soak(sts)).problem:
         yield Code.BAD_ZONE_SOAK, f"{soak.problem}; no further zone is begun"
+    if (bypass := read_bypass(sts)).problem:
+        yield Code.BAD_HEALTH_CHECK_BYPASS, f"{bypass.problem}; nothing is bypassed"
     short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
     if short is not None and long is not None and short != long:
         text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'
@@ -437,6 +447,17 @@ def read_soak(sts: StatefulSet) -> Soak:
     if span < timedelta(0):
         return Soak(problem=f"annotation {ZONE_SOAK}: {quote(text)} is negative")
     return Soak(span=span)
+
+
+def read_bypass(sts: StatefulSet) -> Bypass:
+    """Return until when a StatefulSet needs no health check to be begun."""
+    text = sts.annotations.get(HEALTH_CHECK_BYPASS)
+    if text is None:
+        return Bypass()
+    try:
+        return Bypass(until=parse_rfc3339(text))
+    except InvalidInput as error:
+        return Bypass(problem=f"annotation {HEALTH_CHECK_BYPASS}: {error}")
 
 
 def _is_doubtful(zone: Zone) -> bool:

@@ -8,14 +8,15 @@ the order, the limit of each StatefulSet, and for policies the batches and pause
 Pods that somebody else deleted are judged here too: by another operator, or in shadow mode.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import GateState, Group, HealthGate, Pod, StatefulSet, Zone
 from rollout_operator.model.outcome import (
     Action,
     Code,
@@ -57,6 +58,14 @@ Limit: TypeAlias = Callable[[StatefulSet], int]
 
 # Kubelets write whole seconds.
 _WHOLE_SECOND: Final = timedelta(seconds=1)
+_GATE_CODES: Final = {
+    GateState.WARNED: Code.HEALTH_CHECK_WARNING,
+    GateState.IGNORED: Code.BAD_HEALTH_CHECK,
+    GateState.WAITS: Code.HEALTH_CHECK_WAIT,
+    GateState.FAILED: Code.HEALTH_CHECK_FAILED,
+    GateState.UNKNOWN: Code.HEALTH_CHECK_UNKNOWN,
+    GateState.BROKEN: Code.HEALTH_CHECK_BROKEN,
+}
 # No clock is trusted to be further ahead: larger times may not fit into a datetime.
 _FURTHEST: Final = timedelta(days=365)
 
@@ -67,6 +76,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     until: datetime | None = None
     """None where only somebody's change ends it."""
+    room: int = 0
+    """How many more pods may go all the same."""
 
 
 class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +141,10 @@ def plan_group(group: Group) -> Plan:
         ways,
         lambda sts: choose_limit(sts)[0],
         departed,
-        lambda zone, others: find_soak(zone, others, read_group_soak(group), group.now),
+        lambda zone, others: (
+            find_soak(zone, others, read_group_soak(group), group.now)
+            or find_gate(zone, group.gates)
+        ),
     )
     times = [*list_times((*readinesses, *departed))]
     if walk.held_until is not None:
@@ -139,7 +153,7 @@ def plan_group(group: Group) -> Plan:
         group=group.name,
         actions=tuple(walk.actions),
         waits=tuple(walk.waits),
-        problems=(*warnings, *list_podless(readinesses)),
+        problems=(*warnings, *list_podless(readinesses), *list_ungated(readinesses, group.gates)),
         requeue_after=min(times, default=None),
         progress=progress,
     )
@@ -197,7 +211,7 @@ def find_soak(
     if soak.problem:
         text = f"{zone.name} is not begun: {soak.problem}"
         return Hold(reason=Reason(Code.ZONE_SOAK, text, Severity.WARN, name))
-    end = max(_list_available(readinesses, now), default=now) + _WHOLE_SECOND + soak.span
+    end = max(list_available(readinesses, now), default=now) + _WHOLE_SECOND + soak.span
     if end <= now:
         return None
     text = (
@@ -207,29 +221,64 @@ def find_soak(
     return Hold(reason=Reason(Code.ZONE_SOAK, text, zone=name), until=end)
 
 
+def find_gate(zone: RolloutZone, gates: Mapping[Uid, HealthGate]) -> Hold | None:
+    """Return what a health check holds of a zone that it has not let begin.
+
+    The members of a zone are begun together: that one has begun counts for all.
+    """
+    found = [
+        (readiness.sts.name, gates[readiness.sts.uid])
+        for readiness in zone.readinesses
+        if readiness.sts.uid in gates
+    ]
+    if any(gate.state is GateState.BEGUN for _, gate in found):
+        return None
+    name, gate = next(((name, gate) for name, gate in found if gate.state.holds), ("", None))
+    if gate is None:
+        return None
+    is_open = gate.state in (GateState.WAITS, GateState.UNKNOWN)
+    severity = Severity.INFO if is_open else Severity.WARN
+    stable_text = f"{name} {gate.stable_text}" if gate.stable_text else ""
+    code, text = _GATE_CODES[gate.state], f"{name} {gate.text}"
+    return Hold(reason=Reason(code, text, severity, name, stable_text), room=gate.room)
+
+
+def list_ungated(
+    readinesses: Iterable[Readiness], gates: Mapping[Uid, HealthGate]
+) -> Iterator[Reason]:
+    """Yield what is wrong with a health check that lets the rollout go on."""
+    for sts in [readiness.sts for readiness in readinesses if count_outdated(readiness)]:
+        gate = gates.get(sts.uid)
+        if gate is not None and gate.state in (GateState.WARNED, GateState.IGNORED):
+            text = f"{sts.name} {gate.text}"
+            yield Reason(_GATE_CODES[gate.state], text, Severity.WARN, sts.name)
+
+
 def choose_zone_pods(
-    zone: RolloutZone, readiness: Readiness, limit: Limit, *, is_held: bool = False
+    zone: RolloutZone, readiness: Readiness, limit: Limit, *, held_room: int | None = None
 ) -> tuple[ReplacePods | None, Reason | None]:
     # A percentage of the pods in use: newcomers do not raise it.
     most = limit(replace(readiness.sts, replicas=readiness.used))
     others_down = zone.unavailable - readiness.unavailable
-    return choose_pods(readiness, most, others_down=others_down, is_held=is_held)
+    return choose_pods(readiness, most, others_down=others_down, held_room=held_room)
 
 
 def choose_pods(
-    readiness: Readiness, limit: int, *, others_down: int = 0, is_held: bool = False
+    readiness: Readiness, limit: int, *, others_down: int = 0, held_room: int | None = None
 ) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods to delete while at most `limit` are down, and why the others wait.
 
     Broken pods go first and do not use up the limit: they count as down already. Newcomers hold no
-    data and go whatever else is down. Healthy pods go in the given order, unless they are held.
-    `others_down` pods are unavailable in other StatefulSets of the zone.
+    data and go whatever else is down. Healthy pods go in the given order, at most `held_room` of
+    them where something holds the zone. `others_down` pods are unavailable in other StatefulSets of
+    the zone.
     """
     revision = readiness.sts.update_revision
     broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
     healthy = [pod for pod in readiness.standing if pod.revision != revision]
     unavailable = readiness.unavailable + others_down
-    room = 0 if is_held else limit - unavailable
+    room = limit - unavailable
+    room = room if held_room is None else min(room, held_room)
     shares = (
         _share(readiness, newcomers, len(newcomers)),
         *_choose_unanswered(readiness, limit),
@@ -541,12 +590,13 @@ def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit, hold: Hold | None) -
             _plan_done(walk, readiness)
         elif walk.turn is None:
             walk.turn = readiness
-            action, wait = choose_zone_pods(zone, readiness, limit, is_held=hold is not None)
+            held_room = None if hold is None else hold.room
+            action, wait = choose_zone_pods(zone, readiness, limit, held_room=held_room)
             walk.actions += [action] if action else []
             # With a hold the budget explains nothing, but what is down does.
-            says_more = hold is None or not (action or zone.is_whole)
+            says_more = hold is None or hold.room or not (action or zone.is_whole)
             walk.waits += [wait] if wait and says_more else []
-            if hold is not None:
+            if hold is not None and not hold.room:
                 walk.waits.append(hold.reason)
                 walk.held_until = hold.until
 
@@ -610,7 +660,7 @@ def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reaso
     return [*paused, Reason(Code.ANOTHER_ZONE_FIRST, text, Severity.DEBUG)]
 
 
-def _list_available(readinesses: Iterable[Readiness], now: datetime) -> Iterator[datetime]:
+def list_available(readinesses: Iterable[Readiness], now: datetime) -> Iterator[datetime]:
     """Yield since when pods are available, by the clocks of kubelets; now, where that is unknown.
 
     With a clock that is ahead the time is later than now, and no pod is ready before it is created.

@@ -9,7 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
-from rollout_operator.model.objects import Deletion, Group, Newcomers, OtherRollout, Underway, Zone
+from rollout_operator.model.objects import (
+    Deletion,
+    GateState,
+    Group,
+    HealthGate,
+    Newcomers,
+    OtherRollout,
+    Underway,
+    Zone,
+)
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 
@@ -76,7 +85,7 @@ def read_group(text: str, *given: Zone) -> Group:
     alone; other words are kinds of deletions. Names of pods may be short, such as `a-0`.
     `pending a-3 a-4 status=4` are pods without a node, `starting a-0` ones on their way up, and
     `newcomers a 3 3 4 settles=9` is what was seen of a zone: from which count on, and which,
-    nothing has been used.
+    nothing has been used. `gate b waits room=1` is what a health check says of a zone.
     """
     zones: list[Zone] = [*given]
     departed: list[Zone] = []
@@ -105,6 +114,14 @@ def read_group(text: str, *given: Zone) -> Group:
                 zones = [_see_newcomers(one, *plain, **named) for one in zones]  # type: ignore[arg-type]  # by the table
             case "none":
                 pass
+            case "gate":
+                letter, state, *_ = plain
+                gate = HealthGate(
+                    state=GateState(state),
+                    text=f"is held: {state}",
+                    room=int(str(named.get("room", 0))),
+                )
+                changes["gates"] = {**_get_gates(changes), Uid(f"uid-{letter}"): gate}
             case "driver":
                 changes["driver"] = plain[0]
             case "stale":
@@ -128,6 +145,12 @@ def read_group(text: str, *given: Zone) -> Group:
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
     changes["departed"] = tuple(replace(one, counts_for=LEFT_FOR) for one in departed)
     return replace(group(*zones, deletions=deletions), **changes)
+
+
+def _get_gates(changes: Mapping[str, object]) -> Mapping[Uid, HealthGate]:
+    gates = changes.get("gates", {})
+    assert isinstance(gates, dict), "made here"
+    return gates
 
 
 def _spell(text: str) -> str:

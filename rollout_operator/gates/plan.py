@@ -1,0 +1,648 @@
+"""Decide by health checks which zone may be begun, and what to ask next.
+
+`judge_group` says of each StatefulSet that is bound to a health check whether it may be begun, by
+one snapshot and the recorded status alone, so that a live read decides as the cache does.
+`plan_check` says what to record and to ask, and `settle_checks` what the answers come to.
+
+When the first outdated pod of a StatefulSet is seen, that is recorded, before any pod goes. A pod
+counts as updated if it was created since then at the update revision; so a StatefulSet that changed
+nothing has none. A zone is gated if another one has updated pods. It is under way once the gate has
+let it begin, which is recorded too: a crashed pod that was created anew begins nothing.
+
+A pod keeps its name, so that a look just after an update would count samples of the revision
+before. A look counts only if its range begins after the last updated pod became available.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.gates.model import (
+    BASELINE,
+    CURRENT,
+    RANGE,
+    TARGET_MATCHERS,
+    Action,
+    Answer,
+    Check,
+    CheckStatus,
+    FlawedHealthCheck,
+    GroupStatus,
+    HealthCheck,
+    NoData,
+    Number,
+    OnMisconfigured,
+    QueryError,
+    Result,
+    SetStatus,
+    Status,
+    format_number,
+)
+from rollout_operator.model.names import HEALTH_CHECK, Uid
+from rollout_operator.model.objects import GateState, Group, HealthGate, Pod, StatefulSet
+from rollout_operator.model.units import format_next_second, format_prometheus_duration
+from rollout_operator.planning.readiness import (
+    Readiness,
+    find_group_blocker,
+    is_paused,
+    measure_departed,
+    measure_readiness,
+    order_zones,
+    read_bypass,
+)
+from rollout_operator.planning.rollout import list_available
+from rollout_operator.planning.wording import count, verb
+
+FindCheck: TypeAlias = Callable[[str], HealthCheck | FlawedHealthCheck | None]
+"""Returns the health check of a name."""
+
+# Kubelets write whole seconds.
+_WHOLE_SECOND: Final = timedelta(seconds=1)
+_OK: Final = range(200, 300)
+# A result counts until its successor is there: three queries of ten seconds, and a write.
+_ASKING: Final = timedelta(seconds=40)
+# What has a meaning in a regular expression.
+_SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A check of a group that is due."""
+
+    group: str
+    check: Check
+    at: datetime
+    baseline_at: datetime
+    since: datetime
+    """Samples from before count for nothing."""
+    current: str = ""
+    """Query or, like `baseline`, empty where a URL is asked."""
+    baseline: str = ""
+
+
+class Answers(NamedTuple):
+    """What came of a question; a part that was not asked is None."""
+
+    current: Answer
+    baseline: Answer | None = None
+    success: Answer | None = None
+
+
+class CheckPlan(msgspec.Struct, frozen=True, kw_only=True):
+    status: Status
+    """As it is to be recorded before anything is asked."""
+    questions: tuple[Question, ...] = ()
+    again: timedelta | None = None
+    """When the next check is due."""
+
+
+class Verdict(NamedTuple):
+    """What the checks of a group come to; the first that holds gives the text."""
+
+    state: GateState | None
+    """None where all pass."""
+    text: str = ""
+    stable_text: str = ""
+
+
+class _Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet of a group, and what is recorded of its update revision."""
+
+    readiness: Readiness
+    outdated: tuple[Pod, ...]
+    updated: tuple[Pod, ...]
+    record: SetStatus | None
+
+    @property
+    def sts(self) -> StatefulSet:
+        return self.readiness.sts
+
+    @property
+    def is_back(self) -> bool:
+        """Return whether it goes back to what its pods ran when the rollout began."""
+        return self.record is not None and self.record.stable_revision == self.sts.update_revision
+
+    @property
+    def has_begun(self) -> bool:
+        has_passed = self.record is not None and self.record.passed_at is not None
+        return bool(self.updated) and (has_passed or not self.outdated)
+
+
+class _Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as one health check sees it."""
+
+    group: Group
+    check: HealthCheck
+    entry: GroupStatus
+    members: tuple[_Member, ...]
+    is_whole: bool
+
+    @property
+    def now(self) -> datetime:
+        return self.group.now
+
+    @property
+    def since(self) -> datetime:
+        """Return when the last updated pod became available."""
+        updated = {pod.uid for member in self.members for pod in member.updated}
+        readinesses = [
+            replace(
+                member.readiness,
+                standing=tuple(pod for pod in member.readiness.standing if pod.uid in updated),
+            )
+            for member in self.members
+        ]
+        return max(list_available(readinesses, self.now), default=self.now) + _WHOLE_SECOND
+
+    def is_first(self, member: _Member) -> bool:
+        return not any(other.updated for other in self.members if other is not member)
+
+    def needs_look(self, member: _Member) -> bool:
+        """Return whether checks decide on a StatefulSet with outdated pods."""
+        if member.record is None or member.is_back or member.has_begun:
+            return False
+        if not self.is_first(member):
+            return True
+        return self.find_room(member) == 0 and bool(member.updated)
+
+    def is_bound(self, member: _Member) -> bool:
+        name, labels = self.check.head.name, member.sts.labels
+        return find_name(member.sts) == name and self.check.selector.takes(labels)
+
+    def is_target(self, member: _Member) -> bool:
+        """Return whether a StatefulSet would go on if the checks passed."""
+        is_free = is_paused(member.sts) or is_bypassed(member.sts, self.now)
+        is_due = self.is_bound(member) and bool(member.outdated) and not is_free
+        return is_due and self.needs_look(member)
+
+    def find_room(self, member: _Member) -> int | None:
+        """Return how many pods of the first zone may still go, None for any number."""
+        if self.check.first_zone_pods is None:
+            return None
+        readiness, revision = member.readiness, member.sts.update_revision
+        outdated = sum(pod.revision != revision for pod in readiness.standing)
+        return max(self.check.first_zone_pods - (readiness.used - outdated), 0)
+
+
+def judge_group(group: Group, find: FindCheck) -> Mapping[Uid, HealthGate]:
+    """Return what health checks say of the StatefulSets of a group."""
+    gates: dict[Uid, HealthGate] = {}
+    surveys: dict[str, _Survey] = {}
+    if not any(
+        pod.revision != zone.sts.update_revision for zone in group.zones for pod in zone.pods
+    ):
+        return gates
+    for sts in (zone.sts for zone in group.zones):
+        name = find_name(sts)
+        is_free = is_bypassed(sts, group.now)
+        if not name:
+            continue
+        found = find(name)
+        if not isinstance(found, HealthCheck) or not found.selector.takes(sts.labels):
+            if not is_free:
+                gates[sts.uid] = _judge_broken(sts, name, found)
+            continue
+        survey = surveys.setdefault(name, _survey(group, found))
+        member = next(each for each in survey.members if each.sts.uid == sts.uid)
+        gate = None if is_free else _judge_member(survey, member)
+        if member.has_begun:
+            gate = HealthGate(state=GateState.BEGUN)
+        if gate is not None:
+            gates[sts.uid] = gate
+    return gates
+
+
+def plan_check(check: HealthCheck, groups: Sequence[Group]) -> CheckPlan:
+    """Return what to record of the groups that are bound to a health check, and what to ask."""
+    status = check.status
+    if status.observed_generation != check.head.generation:
+        # Counts of other queries say nothing of these.
+        status = Status(
+            observed_generation=check.head.generation,
+            groups=tuple(replace(entry, checks=()) for entry in status.groups),
+        )
+        check = replace(check, status=status)
+    entries: list[GroupStatus] = []
+    questions: list[Question] = []
+    times: list[timedelta] = []
+    for group in sorted(groups, key=lambda each: each.name):
+        survey = _survey(group, check)
+        if find_group_blocker(group) is not None or not group.zones:
+            # The next snapshot decides.
+            entries += [survey.entry] if survey.entry in status.groups else []
+            continue
+        entry = _record(survey)
+        if entry.stateful_sets:
+            entries.append(entry)
+            survey = _survey(group, _with_entry(check, entry))
+            due = [*_list_due(survey)]
+            questions += [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
+            times += [wait for _, wait in due if wait > timedelta(0)]
+    return CheckPlan(
+        status=replace(status, groups=tuple(entries)),
+        questions=tuple(questions),
+        again=min(times, default=None),
+    )
+
+
+def settle_checks(
+    check: HealthCheck, groups: Sequence[Group], answers: Sequence[tuple[Question, Answers]]
+) -> Status:
+    """Return the status after some answers; `groups` are as they are by now."""
+    now = max(group.now for group in groups)
+    entries = {entry.group: entry for entry in check.status.groups}
+    for question, found in answers:
+        entry = entries[question.group]
+        before = next((one for one in entry.checks if one.name == question.check.name), None)
+        after = _settle(question, found, before, now)
+        order = [each.name for each in check.checks]
+        kept = [one for one in entry.checks if one.name != after.name and one.name in order]
+        checks = sorted((*kept, after), key=lambda one: order.index(one.name))
+        entries[question.group] = replace(entry, checks=tuple(checks))
+    check = replace(check, status=replace(check.status, groups=tuple(entries.values())))
+    # What the answers let begin is recorded with them.
+    return plan_check(check, groups).status
+
+
+def compose_success(check: Check, current: Number, baseline: Number) -> str:
+    """Return the query by which the numbers pass or fail."""
+    values = {CURRENT: current.value, BASELINE: baseline.value}
+    query = check.success_query
+    for placeholder, value in values.items():
+        text = format_number(value)
+        query = query.replace(placeholder, f"({text})" if text.startswith("-") else text)
+    return query
+
+
+def find_name(sts: StatefulSet) -> str:
+    """Return the name of the health check that a StatefulSet is bound to; empty for none."""
+    return sts.annotations.get(HEALTH_CHECK, "").strip()
+
+
+def is_bypassed(sts: StatefulSet, now: datetime) -> bool:
+    until = read_bypass(sts).until
+    return until is not None and now < until
+
+
+def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: datetime) -> Verdict:
+    """Return what the checks of a group come to now."""
+    states = {one.name: one for one in entry.checks}
+    verdicts = [
+        _judge_check(each, states.get(each.name), since, now)
+        for each in check.checks
+        if not each.disabled
+    ]
+    held = (one for one in verdicts if one.state is not None and one.state.holds)
+    warned = (one for one in verdicts if one.state is GateState.WARNED)
+    verdict = next(held, None) or next(warned, Verdict(None))
+    if not verdict.text:
+        return verdict
+    prefix = f"RolloutHealthCheck {check.head.name}: "
+    return Verdict(verdict.state, f"{prefix}{verdict.text}", f"{prefix}{verdict.stable_text}")
+
+
+def _judge_broken(
+    sts: StatefulSet, name: str, found: HealthCheck | FlawedHealthCheck | None
+) -> HealthGate:
+    state = GateState.IGNORED
+    if found is not None and found.on_misconfigured is OnMisconfigured.PAUSE:
+        state = GateState.BROKEN
+    problem = f'RolloutHealthCheck "{name}" was not found'
+    if isinstance(found, FlawedHealthCheck):
+        problem = f'RolloutHealthCheck "{name}" cannot be used: {found.problem}'
+    elif found is not None:
+        problem = f'RolloutHealthCheck "{name}": its selector does not match StatefulSet {sts.name}'
+    outcome = "is not begun" if state.holds else "is begun without a health check"
+    return HealthGate(state=state, text=f"{outcome}: {problem}")
+
+
+def _judge_member(survey: _Survey, member: _Member) -> HealthGate | None:
+    if not member.outdated or member.is_back:
+        return None
+    name = survey.check.head.name
+    if member.record is None:
+        text = (
+            f"is not begun: the status of RolloutHealthCheck {name} does not show its rollout yet"
+        )
+        return HealthGate(state=GateState.UNKNOWN, text=text)
+    if not survey.needs_look(member):
+        room = survey.find_room(member) if survey.is_first(member) else None
+        if room is None:
+            return None
+        most = survey.check.first_zone_pods or 0
+        text = f"goes on once the first {count(most, 'pod')} {verb(most, 'is', 'are')} updated"
+        return HealthGate(state=GateState.WAITS, text=text, room=room)
+    since = survey.since
+    verdict = judge_checks(survey.check, survey.entry, since, survey.now)
+    if verdict.state is None:
+        return None
+    if not verdict.state.holds:
+        return HealthGate(state=verdict.state, text=f"is begun: {verdict.text}")
+    outcome = "is not begun"
+    if survey.is_first(member):
+        outcome = f"stops after {count(len(member.updated), 'updated pod')}"
+    return HealthGate(
+        state=verdict.state,
+        text=f"{outcome}: {verdict.text}",
+        stable_text=f"{outcome}: {verdict.stable_text}",
+    )
+
+
+def _judge_check(
+    check: Check, state: CheckStatus | None, since: datetime, now: datetime
+) -> Verdict:
+    name = f'check "{check.name}"'
+    if state is None or not _is_fresh(check, state, since):
+        stable_text = f"{name} has not been evaluated since the last update"
+        first = since + _get_range(check)
+        if first <= now:
+            return Verdict(GateState.WAITS, stable_text, stable_text)
+        text = (
+            f"{name} is evaluated at {format_next_second(first)}: until then its range begins "
+            "before the last update"
+        )
+        return Verdict(GateState.WAITS, text, stable_text)
+    if state.result is Result.PASS:
+        return _judge_passed(check, state, now)
+    done, most, action, noun = _count(check, state)
+    if done < most:
+        text = f"{state.message} ({done}/{most} {noun}s)"
+        return Verdict(GateState.WAITS, _with_next(text, state), state.message)
+    text = f"{state.message} after {count(done, noun)}"
+    match action:
+        case Action.PAUSE:
+            return Verdict(GateState.FAILED, _with_next(text, state), state.message)
+        case Action.WARN:
+            return Verdict(GateState.WARNED, text, state.message)
+        case Action.DISABLED:
+            return Verdict(None)
+
+
+def _judge_passed(check: Check, state: CheckStatus, now: datetime) -> Verdict:
+    needed = check.failure_policy.consecutive_successes
+    if state.successes < needed:
+        stable_text = f'check "{check.name}" has to pass {needed} times in a row'
+        text = f"{stable_text} ({state.successes}/{needed})"
+        return Verdict(GateState.WAITS, _with_next(text, state), stable_text)
+    if state.next_at is not None and now < state.next_at + _ASKING:
+        return Verdict(None)
+    text = f'check "{check.name}" has passed too long ago, and is evaluated again'
+    return Verdict(GateState.WAITS, text, text)
+
+
+def _count(check: Check, state: CheckStatus) -> tuple[int, int, Action, str]:
+    """Return how often a check did not pass, how often it may not, what follows, and a noun."""
+    if state.result is Result.FAIL:
+        failing = check.failure_policy
+        most = failing.consecutive_failures
+        return state.failures, most, failing.exceeded_action, "consecutive failure"
+    attempts, policy = state.error_attempts, check.error_policy
+    if state.result is Result.NO_DATA:
+        attempts, policy = state.no_data_attempts, check.no_data_policy
+    return attempts, policy.max_attempts, policy.exhausted_action, "attempt"
+
+
+def _with_next(text: str, state: CheckStatus) -> str:
+    if state.next_at is None:
+        return text
+    return f"{text}; evaluated again at {format_next_second(state.next_at)}"
+
+
+def _is_fresh(check: Check, state: CheckStatus, since: datetime) -> bool:
+    """Return whether an evaluation counted no sample from before the last update."""
+    at = state.evaluated_at
+    return at is not None and at - _get_range(check) >= since
+
+
+def _get_range(check: Check) -> timedelta:
+    """Return how far back an evaluation looks: a URL answers for now."""
+    return timedelta(0) if check.http else check.current_range
+
+
+def _survey(group: Group, check: HealthCheck) -> _Survey:
+    entry = check.status.find(group.name)
+    records = {record.name: record for record in entry.stateful_sets}
+    members: list[_Member] = []
+    for zone in order_zones(group.zones):
+        sts, record = zone.sts, records.get(zone.sts.name)
+        if record is not None and record.update_revision != sts.update_revision:
+            record = None
+        pods = [pod for _, pod in zone.list_pods(sts.ordinals)]
+        members.append(
+            _Member(
+                readiness=measure_readiness(zone, group.deletions, group.now),
+                outdated=tuple(
+                    pod
+                    for pod in pods
+                    if pod.revision != sts.update_revision and not pod.is_terminating
+                ),
+                updated=tuple(pod for pod in pods if _is_updated(pod, record)),
+                record=record,
+            )
+        )
+    return _Survey(
+        group=group,
+        check=check,
+        entry=entry,
+        members=tuple(members),
+        is_whole=all(
+            readiness.is_whole
+            for readiness in (*(member.readiness for member in members), *measure_departed(group))
+        ),
+    )
+
+
+def _is_updated(pod: Pod, record: SetStatus | None) -> bool:
+    if record is None or pod.revision != record.update_revision:
+        return False
+    return pod.created is None or pod.created >= record.seen_at
+
+
+def _record(survey: _Survey) -> GroupStatus:
+    """Return the entry of a group with what its StatefulSets are at now.
+
+    It has no StatefulSets where nothing is outdated: then a rollout has ended.
+    """
+    group, check = survey.group, survey.check
+    is_bound = any(map(survey.is_bound, survey.members))
+    if not is_bound or not any(member.outdated for member in survey.members):
+        return GroupStatus(group=group.name)
+    before = {record.name: record for record in survey.entry.stateful_sets}
+    records = [
+        _record_set(survey, member, before.get(member.sts.name)) for member in survey.members
+    ]
+    entry = replace(survey.entry, stateful_sets=tuple(filter(None, records)))
+    survey = _survey(group, _with_entry(check, entry))
+    is_moving = any(
+        member.has_begun and member.outdated and not is_paused(member.sts)
+        for member in survey.members
+    )
+    waiting = [member for member in survey.members if survey.is_target(member)]
+    marked = {
+        member.sts.name: _mark(
+            survey, member, is_next=not is_moving and (member in waiting[:1] or not member.updated)
+        )
+        for member in survey.members
+        if member.record is not None and member.outdated
+    }
+    return replace(
+        entry,
+        stateful_sets=tuple(
+            replace(record, passed_at=marked.get(record.name, record.passed_at))
+            for record in entry.stateful_sets
+        ),
+    )
+
+
+def _record_set(survey: _Survey, member: _Member, before: SetStatus | None) -> SetStatus | None:
+    sts = member.sts
+    if not member.outdated or member.record is not None:
+        return before
+    ran = {pod.revision for pod in member.outdated}
+    stable = ran.pop() if len(ran) == 1 else sts.current_revision
+    return SetStatus(
+        name=sts.name,
+        update_revision=sts.update_revision,
+        # API servers write whole seconds on pods.
+        seen_at=survey.now.replace(microsecond=0),
+        stable_revision=before.stable_revision if before is not None else stable or "",
+    )
+
+
+def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None:
+    """Return when the gate of a StatefulSet let it begin, None if it has not.
+
+    A zone whose crashed pod was created anew looks begun: it is not marked for another's turn.
+    """
+    assert member.record is not None, "checked by the caller"
+    passed_at = member.record.passed_at
+    if member.has_begun or member.is_back:
+        return passed_at
+    if survey.needs_look(member):
+        verdict = judge_checks(survey.check, survey.entry, survey.since, survey.now)
+        has_passed = verdict.state is None or not verdict.state.holds
+        if has_passed and is_next:
+            return passed_at or survey.now
+        is_waived = is_bypassed(member.sts, survey.now)
+    else:
+        is_waived = survey.check.first_zone_pods is None
+    return survey.now if member.updated and is_waived else None
+
+
+def _list_due(survey: _Survey) -> Iterator[tuple[Check, timedelta]]:
+    """Yield the checks that decide on the next zone, and in what time each is due."""
+    if not survey.is_whole or not any(map(survey.is_target, survey.members)):
+        return
+    states = {one.name: one for one in survey.entry.checks}
+    for check in survey.check.checks:
+        state = states.get(check.name)
+        due = survey.since + _get_range(check)
+        if state is not None and state.next_at is not None:
+            due = state.next_at if _is_fresh(check, state, survey.since) else due
+        if not check.disabled:
+            yield check, due - survey.now
+
+
+def _pose(survey: _Survey, check: Check) -> Question:
+    now = survey.now
+    question = Question(
+        group=survey.group.name,
+        check=check,
+        at=now,
+        baseline_at=min(record.seen_at for record in survey.entry.stateful_sets),
+        since=survey.since,
+    )
+    if check.http:
+        return question
+    updated = [pod for member in survey.members for pod in member.updated]
+    outdated = [pod for member in survey.members for pod in member.outdated]
+    return replace(
+        question,
+        current=_fill(check.query, updated, check.current_range),
+        baseline=_fill(check.query, outdated, check.baseline_range),
+    )
+
+
+def _fill(query: str, pods: Sequence[Pod], span: timedelta) -> str:
+    matchers = _render_matchers(pods)
+    return query.replace(TARGET_MATCHERS, matchers).replace(RANGE, format_prometheus_duration(span))
+
+
+def _render_matchers(pods: Sequence[Pod]) -> str:
+    names = "|".join(sorted(_SPECIAL.sub(r"\\\\\g<0>", pod.name) for pod in pods)) or "^$"
+    return f'namespace="{pods[0].namespace}",pod=~"{names}"'
+
+
+def _settle(
+    question: Question, found: Answers, before: CheckStatus | None, now: datetime
+) -> CheckStatus:
+    """Return a check after an evaluation; what was counted before an update begins anew."""
+    check = question.check
+    result, message = _read(check, found)
+    counts = before
+    if before is None or not _is_fresh(check, before, question.since):
+        counts = CheckStatus(name=check.name)
+    assert counts is not None, "just made"
+    interval = check.failure_policy.reevaluation_interval
+    match result:
+        case Result.PASS | Result.FAIL:
+            has_passed = result is Result.PASS
+            counts = replace(
+                counts,
+                successes=counts.successes + 1 if has_passed else 0,
+                failures=0 if has_passed else counts.failures + 1,
+                error_attempts=0,
+                no_data_attempts=0,
+            )
+        case Result.NO_DATA:
+            interval = check.no_data_policy.retry_interval
+            counts = replace(counts, no_data_attempts=counts.no_data_attempts + 1)
+        case _:
+            interval = check.error_policy.retry_interval
+            counts = replace(counts, error_attempts=counts.error_attempts + 1)
+    return replace(
+        counts,
+        result=result,
+        message=message,
+        current=_render_number(found.current),
+        baseline=_render_number(found.baseline),
+        evaluated_at=question.at,
+        # An answer may have taken longer than the interval.
+        next_at=now + interval,
+    )
+
+
+def _read(check: Check, found: Answers) -> tuple[Result, str]:
+    """Return the result of an evaluation, and its sentence unless it passes."""
+    name = f'check "{check.name}"'
+    parts = {"current": found.current, "baseline": found.baseline, "success": found.success}
+    for part, answer in parts.items():
+        query = f"{name}: the URL" if check.http else f"{name}: the {part} query"
+        if isinstance(answer, QueryError):
+            return Result.ERROR, f"{query} has no answer: {answer.text}"
+        if isinstance(answer, NoData):
+            return Result.NO_DATA, f"{query} has no data"
+    last = found.current if check.http else found.success
+    value = last.value if isinstance(last, Number) else 0.0
+    if check.http:
+        has_passed, why = int(value) in _OK, f"{check.http} answers {value:g}"
+    else:
+        numbers = [_render_short(answer) for answer in (found.current, found.baseline)]
+        has_passed, why = value == 1, f"current {numbers[0]}, baseline {numbers[1]}"
+    return (Result.PASS, "") if has_passed else (Result.FAIL, f"{name} fails: {why}")
+
+
+def _render_number(answer: Answer | None) -> str:
+    return format_number(answer.value) if isinstance(answer, Number) else ""
+
+
+def _render_short(answer: Answer | None) -> str:
+    return f"{answer.value:.6g}" if isinstance(answer, Number) else "unknown"
+
+
+def _with_entry(check: HealthCheck, entry: GroupStatus) -> HealthCheck:
+    others = tuple(each for each in check.status.groups if each.group != entry.group)
+    return replace(check, status=replace(check.status, groups=(*others, entry)))
