@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -39,6 +39,9 @@ from rollout_operator.operator.reviews import Configurations, Reviews
 from rollout_operator.telemetry.metrics import GroupState
 from rollout_operator.web.dispatch import Reviewer
 
+if TYPE_CHECKING:
+    from rollout_operator.outbound import Outbound
+
 SYNC_LIMIT: Final = timedelta(seconds=60)
 # The kubelet starts a container that has ended by itself again after ten seconds, at first.
 RESTART_PAUSE: Final = timedelta(seconds=10)
@@ -58,6 +61,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Makes a clock that is right."""
     rng: Callable[[str], random.Random]
     """Makes a random source for a purpose."""
+    open_outbound: "Callable[[timedelta], Outbound] | None" = None
+    """Opens the way to servers that tenants name; None where there are none."""
 
 
 class SimulatedProcess:
@@ -190,6 +195,7 @@ class _Life:
         clients = Clients(
             open=self._open_client,
             open_pods=lambda namespace: SimulatedPodClient(self.link, world.endpoints),
+            open_outbound=world.open_outbound,
             clock=process.clock,
             rng=rng.random,
             identity=Identity(name=process.name, life=f"{process.starts}"),

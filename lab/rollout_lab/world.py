@@ -6,12 +6,12 @@ world cannot have: sockets, and with them TLS, certificates and the admin server
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rollout_lab.admission.webhooks import HookCall
 from rollout_lab.apiserver.api import SimulatedApi
@@ -30,6 +30,9 @@ from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.telemetry import logs
+
+if TYPE_CHECKING:
+    from rollout_operator.outbound import Outbound
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _WEBHOOKS_ON: Final = "-server-tls.enabled=true"
@@ -50,10 +53,12 @@ class Sandbox:
         epoch: datetime = EPOCH,
         flux: FluxTimes | None = None,
         completes_on_delete: bool = False,
+        open_outbound: "Callable[[timedelta], Outbound] | None" = None,
     ) -> None:
         """Make a world with an empty namespace; `choose` tells how each of its pods behaves.
 
         `epoch` is the time at which it begins, and `flux` how long its controllers take.
+        `open_outbound` opens the way to servers that tenants name, with the time of a request.
         `completes_on_delete`: StatefulSets under OnDelete are completed, as since Kubernetes 1.37.
         """
         self.namespace = namespace
@@ -85,6 +90,7 @@ class Sandbox:
             elapsed=self.elapsed,
             clock=self.clock,
             rng=self.rng,
+            open_outbound=open_outbound,
         )
 
     async def __aenter__(self) -> Self:

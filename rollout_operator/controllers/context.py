@@ -6,7 +6,7 @@ background, and nothing waits for them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
@@ -36,8 +36,8 @@ from rollout_operator.model.budget import EventAction, EventRecord
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
-from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.objects import Group, Pod, StatefulSet
+from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Uid, Unreachable
+from rollout_operator.model.objects import Group, HealthGate, Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, RecordRevision, Replacement, Verdict
 from rollout_operator.model.scaling import Review, Scalable, ScaleZone
 from rollout_operator.planning.events import (
@@ -64,6 +64,7 @@ from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
     from rollout_operator.kube.nodes import FollowedNodes
+    from rollout_operator.outbound import Outbound
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
@@ -117,6 +118,9 @@ class Clients(msgspec.Struct, frozen=True, kw_only=True):
     open_pods: Callable[[str], Sender]
     """Opens a client of the pods of a namespace, with its own connections."""
     identity: Identity
+    open_outbound: "Callable[[timedelta], Outbound] | None" = None
+    """Opens a client of servers that tenants name, with the time limit of a request; None for
+    HTTP."""
     writes_events: bool = False
 
 
@@ -391,6 +395,8 @@ class Context:
         self.events = Events(self, self._make_event_sender())
         self.find_driver: Callable[[GroupName], str | None] = lambda group: None
         """Returns the MultiAZRollout that replaces the pods of a group."""
+        self.find_gates: Callable[[Group], Mapping[Uid, HealthGate]] = lambda group: {}
+        """Returns what health checks say of the StatefulSets of a group."""
 
     @property
     def is_stopping(self) -> bool:
@@ -455,6 +461,7 @@ class Context:
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,
             find_driver=lambda group: self.find_driver(group),
+            find_gates=lambda group: self.find_gates(group),
             find_departed=lambda group, live: self.departed.list_zones((GROUP, group), live),
         )
 

@@ -37,6 +37,7 @@ from rollout_operator.model.objects import (
     AnyPod,
     AnySet,
     Group,
+    HealthGate,
     Newcomers,
     OtherRollout,
     Pod,
@@ -375,6 +376,7 @@ class Observer:
         lambda name, sets: None
     )
     find_driver: Callable[[GroupName], str | None] = lambda name: None
+    find_gates: Callable[[Group], Mapping[Uid, HealthGate]] = lambda group: {}
     find_departed: Callable[[GroupName, OwnedPods | None], tuple[Zone, ...]] = lambda name, live: ()
     """Returns the zones that left while they were short, with live or cached pods."""
     _reads: GroupReader = field(init=False)
@@ -452,7 +454,7 @@ class Observer:
         departed = self.find_departed(name, live)
         owners = {*(member.uid for member in members), *(zone.sts.uid for zone in departed)}
         pods = (pod for zone in (*zones, *departed) for pod in zone.pods)
-        return Group(
+        group = Group(
             name=name,
             zones=zones,
             departed=departed,
@@ -464,3 +466,5 @@ class Observer:
             other_rollout=self.find_other_rollout(name, sets),
             driver=self.find_driver(name),
         )
+        gates = self.find_gates(group)
+        return msgspec.structs.replace(group, gates=gates) if gates else group

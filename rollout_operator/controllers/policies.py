@@ -361,6 +361,7 @@ class PolicyController(Feature):
             # Of any label group that the policy drives (MAZ-35).
             find_downscale=lambda group, sets: downscales.find_among(sets),
             find_driver=lambda group: None,
+            find_gates=lambda group: self._context.find_gates(_name_of_policy(group)),
             find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
         )
 
@@ -400,6 +401,15 @@ class PolicyController(Feature):
         # The base Role grants list alone, so that an informer may be refused at its first watch.
         error = self._kind.watch_error
         return None if self._kind.is_forbidden or isinstance(error, Denied) else ""
+
+    def observe(self) -> Iterator[Group]:
+        """Yield the StatefulSets of each policy, named apart from label groups."""
+        for policy in self.store.list_all():
+            if isinstance(self.owners.find(policy.name), PolicyScope):
+                yield _name_of_policy(self._rule.observe(GroupName(policy.name)))
+
+    def wake_all(self) -> None:
+        self._wake_all()
 
     def describe(self) -> Iterator[PolicyDescription]:
         for policy in sorted(self.store.list_all(), key=lambda each: each.name):
@@ -619,6 +629,11 @@ class PolicyController(Feature):
         sts = self._context.sets.get(self._context.namespace, name)
         if sts is not None and all(own.name != name for own in scope.sets):
             self._context.departed.on_left([(POLICY, scope.policy.head.name)], sts, sts)
+
+
+def _name_of_policy(group: Group) -> Group:
+    """Return the group under a name that no label has."""
+    return replace(group, name=GroupName(f"{MULTI_AZ_ROLLOUTS.kind}/{group.name}"))
 
 
 def _get_selector(policy: WatchedPolicy | Unreadable | None) -> LabelSelector | None:

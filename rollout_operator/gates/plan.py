@@ -14,7 +14,7 @@ before. A look counts only if its range begins after the last updated pod became
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -187,8 +187,16 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.check.first_zone_pods - (readiness.used - outdated), 0)
 
 
-def judge_group(group: Group, find: FindCheck) -> Mapping[Uid, HealthGate]:
-    """Return what health checks say of the StatefulSets of a group."""
+def judge_group(
+    group: Group,
+    find: FindCheck,
+    absence: str = "",
+    get_error: Callable[[str], str] = lambda name: "",
+) -> Mapping[Uid, HealthGate]:
+    """Return what health checks say of the StatefulSets of a group.
+
+    `absence` is why none can be found, `get_error` returns why the status of one is not written.
+    """
     gates: dict[Uid, HealthGate] = {}
     surveys: dict[str, _Survey] = {}
     if not any(
@@ -203,11 +211,11 @@ def judge_group(group: Group, find: FindCheck) -> Mapping[Uid, HealthGate]:
         found = find(name)
         if not isinstance(found, HealthCheck) or not found.selector.takes(sts.labels):
             if not is_free:
-                gates[sts.uid] = _judge_broken(sts, name, found)
+                gates[sts.uid] = _judge_broken(sts, name, found, absence)
             continue
         survey = surveys.setdefault(name, _survey(group, found))
         member = next(each for each in survey.members if each.sts.uid == sts.uid)
-        gate = None if is_free else _judge_member(survey, member)
+        gate = None if is_free else _judge_member(survey, member, get_error(name))
         if member.has_begun:
             gate = HealthGate(state=GateState.BEGUN)
         if gate is not None:
@@ -215,8 +223,22 @@ def judge_group(group: Group, find: FindCheck) -> Mapping[Uid, HealthGate]:
     return gates
 
 
-def plan_check(check: HealthCheck, groups: Sequence[Group]) -> CheckPlan:
-    """Return what to record of the groups that are bound to a health check, and what to ask."""
+def judge_unread(group: Group, why: str) -> Mapping[Uid, HealthGate]:
+    """Return that StatefulSets wait which are bound to health checks that are not known yet."""
+    text = f"is not begun: its RolloutHealthCheck is not known yet: {why}"
+    gate = HealthGate(state=GateState.UNKNOWN, text=text)
+    bound = [zone.sts for zone in group.zones if find_name(zone.sts)]
+    return {sts.uid: gate for sts in bound if not is_bypassed(sts, group.now)}
+
+
+def plan_check(
+    check: HealthCheck, groups: Sequence[Group], bound: Collection[str] = ()
+) -> CheckPlan:
+    """Return what to record of the groups that are bound to a health check, and what to ask.
+
+    `bound` are the StatefulSets that are bound to it: of a group that is not known yet, as those of
+    policies are not after a restart, what is recorded stays.
+    """
     status = check.status
     if status.observed_generation != check.head.generation:
         # Counts of other queries say nothing of these.
@@ -225,7 +247,12 @@ def plan_check(check: HealthCheck, groups: Sequence[Group]) -> CheckPlan:
             groups=tuple(replace(entry, checks=()) for entry in status.groups),
         )
         check = replace(check, status=status)
-    entries: list[GroupStatus] = []
+    known = {group.name for group in groups}
+    entries = [
+        entry
+        for entry in status.groups
+        if entry.group not in known and any(one.name in bound for one in entry.stateful_sets)
+    ]
     questions: list[Question] = []
     times: list[timedelta] = []
     for group in sorted(groups, key=lambda each: each.name):
@@ -242,17 +269,20 @@ def plan_check(check: HealthCheck, groups: Sequence[Group]) -> CheckPlan:
             questions += [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
             times += [wait for _, wait in due if wait > timedelta(0)]
     return CheckPlan(
-        status=replace(status, groups=tuple(entries)),
+        status=replace(status, groups=tuple(sorted(entries, key=lambda entry: entry.group))),
         questions=tuple(questions),
         again=min(times, default=None),
     )
 
 
 def settle_checks(
-    check: HealthCheck, groups: Sequence[Group], answers: Sequence[tuple[Question, Answers]]
+    check: HealthCheck,
+    groups: Sequence[Group],
+    answers: Sequence[tuple[Question, Answers]],
+    bound: Collection[str] = (),
 ) -> Status:
     """Return the status after some answers; `groups` are as they are by now."""
-    now = max(group.now for group in groups)
+    now = max([question.at for question, _ in answers] + [group.now for group in groups])
     entries = {entry.group: entry for entry in check.status.groups}
     for question, found in answers:
         entry = entries[question.group]
@@ -264,7 +294,7 @@ def settle_checks(
         entries[question.group] = replace(entry, checks=tuple(checks))
     check = replace(check, status=replace(check.status, groups=tuple(entries.values())))
     # What the answers let begin is recorded with them.
-    return plan_check(check, groups).status
+    return plan_check(check, groups, bound).status
 
 
 def compose_success(check: Check, current: Number, baseline: Number) -> str:
@@ -305,12 +335,12 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
 
 
 def _judge_broken(
-    sts: StatefulSet, name: str, found: HealthCheck | FlawedHealthCheck | None
+    sts: StatefulSet, name: str, found: HealthCheck | FlawedHealthCheck | None, absence: str
 ) -> HealthGate:
     state = GateState.IGNORED
     if found is not None and found.on_misconfigured is OnMisconfigured.PAUSE:
         state = GateState.BROKEN
-    problem = f'RolloutHealthCheck "{name}" was not found'
+    problem = f'RolloutHealthCheck "{name}" was not found{f": {absence}" if absence else ""}'
     if isinstance(found, FlawedHealthCheck):
         problem = f'RolloutHealthCheck "{name}" cannot be used: {found.problem}'
     elif found is not None:
@@ -319,7 +349,7 @@ def _judge_broken(
     return HealthGate(state=state, text=f"{outcome}: {problem}")
 
 
-def _judge_member(survey: _Survey, member: _Member) -> HealthGate | None:
+def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | None:
     if not member.outdated or member.is_back:
         return None
     name = survey.check.head.name
@@ -327,6 +357,7 @@ def _judge_member(survey: _Survey, member: _Member) -> HealthGate | None:
         text = (
             f"is not begun: the status of RolloutHealthCheck {name} does not show its rollout yet"
         )
+        text = f"{text}: {error}" if error else text
         return HealthGate(state=GateState.UNKNOWN, text=text)
     if not survey.needs_look(member):
         room = survey.find_room(member) if survey.is_first(member) else None
@@ -370,7 +401,7 @@ def _judge_check(
     done, most, action, noun = _count(check, state)
     if done < most:
         text = f"{state.message} ({done}/{most} {noun}s)"
-        return Verdict(GateState.WAITS, _with_next(text, state), state.message)
+        return Verdict(GateState.FAILING, _with_next(text, state), state.message)
     text = f"{state.message} after {count(done, noun)}"
     match action:
         case Action.PAUSE:
@@ -468,13 +499,20 @@ def _record(survey: _Survey) -> GroupStatus:
     """
     group, check = survey.group, survey.check
     is_bound = any(map(survey.is_bound, survey.members))
-    if not is_bound or not any(member.outdated for member in survey.members):
+    names = {member.sts.name for member in survey.members}
+    # One that is deleted and created anew, to change what cannot be changed, is in no group for a
+    # moment.
+    has_all = names.issuperset(record.name for record in survey.entry.stateful_sets)
+    is_over = has_all and not any(member.outdated for member in survey.members)
+    if not is_bound or is_over:
         return GroupStatus(group=group.name)
     before = {record.name: record for record in survey.entry.stateful_sets}
     records = [
         _record_set(survey, member, before.get(member.sts.name)) for member in survey.members
     ]
-    entry = replace(survey.entry, stateful_sets=tuple(filter(None, records)))
+    gone = [record for record in before.values() if record.name not in names]
+    kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
+    entry = replace(survey.entry, stateful_sets=tuple(kept))
     survey = _survey(group, _with_entry(check, entry))
     is_moving = any(
         member.has_begun and member.outdated and not is_paused(member.sts)
@@ -552,7 +590,7 @@ def _pose(survey: _Survey, check: Check) -> Question:
         group=survey.group.name,
         check=check,
         at=now,
-        baseline_at=min(record.seen_at for record in survey.entry.stateful_sets),
+        baseline_at=min(member.record.seen_at for member in survey.members if member.record),
         since=survey.since,
     )
     if check.http:

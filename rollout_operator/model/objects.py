@@ -509,6 +509,8 @@ class GateState(StrEnum):
     """What the annotation names cannot be obeyed, and holds nothing."""
     WAITS = "waits"
     """It has not passed yet, and may do so by itself."""
+    FAILING = "failing"
+    """A check does not pass, and may do so again before its limit."""
     FAILED = "failed"
     UNKNOWN = "unknown"
     """It is not known yet, or not recorded."""
@@ -517,7 +519,7 @@ class GateState(StrEnum):
 
     @property
     def holds(self) -> bool:
-        return self in (GateState.WAITS, GateState.FAILED, GateState.UNKNOWN, GateState.BROKEN)
+        return self not in (GateState.BEGUN, GateState.WARNED, GateState.IGNORED)
 
 
 class HealthGate(msgspec.Struct, frozen=True, kw_only=True):

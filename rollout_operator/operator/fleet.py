@@ -51,6 +51,7 @@ from rollout_operator.model.decode.objects import decode_statefulset, place_deco
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.names import ApiError, OperatorError
 from rollout_operator.model.objects import AnyWatched, Group, Unreadable, WatchedObject
+from rollout_operator.operator.gates import HealthGates
 from rollout_operator.planning.describe_groups import describe_group, merge_descriptions, share_pods
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import bind_keys, log
@@ -199,6 +200,9 @@ class Engine:
         else:
             scaling = ScalingController(context, self._budgets.process)
             self._features = (self._rollouts, self._budgets, scaling)
+        self._gates = HealthGates(context, self._rollouts, self._policies)
+        if not is_shadow:
+            self._features = (*self._features, self._gates)
         if self._policies is not None:
             self._features = (*self._features, self._policies)
             self._policies.on_change(self._rollouts.waker.wake_all)
@@ -231,7 +235,7 @@ class Engine:
 
     @property
     def busy(self) -> int:
-        also = (self._policies, self._releases)
+        also = (self._gates, self._policies, self._releases)
         return self._rollouts.busy + sum(part.busy for part in also if part is not None)
 
     async def describe(self) -> Description:
@@ -280,6 +284,7 @@ class Engine:
         tasks.start("statefulset informer", self._context.set_informer.run())
         tasks.start("pod informer", self._context.pod_informer.run())
         self._budgets.follow(tasks)
+        self._gates.follow(tasks)
         for part in (self._policies, self._releases):
             if part is not None:
                 part.follow(tasks)

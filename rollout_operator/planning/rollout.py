@@ -62,6 +62,7 @@ _GATE_CODES: Final = {
     GateState.WARNED: Code.HEALTH_CHECK_WARNING,
     GateState.IGNORED: Code.BAD_HEALTH_CHECK,
     GateState.WAITS: Code.HEALTH_CHECK_WAIT,
+    GateState.FAILING: Code.HEALTH_CHECK_FAILED,
     GateState.FAILED: Code.HEALTH_CHECK_FAILED,
     GateState.UNKNOWN: Code.HEALTH_CHECK_UNKNOWN,
     GateState.BROKEN: Code.HEALTH_CHECK_BROKEN,
@@ -236,8 +237,8 @@ def find_gate(zone: RolloutZone, gates: Mapping[Uid, HealthGate]) -> Hold | None
     name, gate = next(((name, gate) for name, gate in found if gate.state.holds), ("", None))
     if gate is None:
         return None
-    is_open = gate.state in (GateState.WAITS, GateState.UNKNOWN)
-    severity = Severity.INFO if is_open else Severity.WARN
+    needs_person = gate.state in (GateState.FAILED, GateState.BROKEN)
+    severity = Severity.WARN if needs_person else Severity.INFO
     stable_text = f"{name} {gate.stable_text}" if gate.stable_text else ""
     code, text = _GATE_CODES[gate.state], f"{name} {gate.text}"
     return Hold(reason=Reason(code, text, severity, name, stable_text), room=gate.room)

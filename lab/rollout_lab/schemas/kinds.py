@@ -45,6 +45,7 @@ from rollout_operator.kube.api import (
     OCI_REPOSITORIES,
     PODS,
     ROLLOUT_GATES,
+    ROLLOUT_HEALTH_CHECKS,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
     SECRETS,
@@ -683,7 +684,10 @@ _ALL: Final = (
     _kind(MUTATING_WEBHOOKS, MUTATING, blind=False),
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
-    _kind(MULTI_AZ_ROLLOUTS, MULTI_AZ_ROLLOUT, "status", blind=False),
+    *(
+        _kind(resource, MULTI_AZ_ROLLOUT, "status", blind=False)
+        for resource in (MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS)
+    ),
     *(_kind(resource, MULTI_AZ_ROLLOUT, "status", blind=False) for resource in _OF_RELEASES),
 )
 KINDS: Final[dict[tuple[str, str], ObjectKind]] = {

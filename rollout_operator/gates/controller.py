@@ -1,0 +1,382 @@
+"""Evaluate health checks for the groups that are bound to them, and keep the status of each.
+
+What to record and to ask is decided in `plan`, by the caches and the status as it was written last.
+All of one health check is done by one worker, so that no write overtakes another; its questions are
+asked side by side. A rollout reads the status, and only that: what was asked and not recorded has
+not happened. So a new process goes on where the last one was.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.queue import AT_ONCE
+from rollout_operator.aio.tasks import TaskStack, gather_all
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Controller,
+    NewestObjects,
+    Reconciles,
+    StatusWriter,
+)
+from rollout_operator.gates.metrics import GateMetrics
+from rollout_operator.gates.model import (
+    KIND,
+    Answer,
+    FlawedHealthCheck,
+    HealthCheck,
+    HealthCheckHead,
+    Number,
+    Status,
+    watch_health_check,
+)
+from rollout_operator.gates.plan import (
+    Answers,
+    Question,
+    compose_success,
+    find_name,
+    is_bypassed,
+    judge_group,
+    judge_unread,
+    plan_check,
+    settle_checks,
+)
+from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import WatchedStore
+from rollout_operator.model.budget import EventAction, EventKind, EventRecord
+from rollout_operator.model.names import HEALTH_CHECK_BYPASS, NotFound, Refused, Uid
+from rollout_operator.model.objects import (
+    AnyPod,
+    AnySet,
+    AnyWatched,
+    GateState,
+    Group,
+    HealthGate,
+    StatefulSet,
+    WatchedObject,
+)
+from rollout_operator.model.outcome import Severity
+from rollout_operator.planning.events import regard
+from rollout_operator.planning.readiness import (
+    SNAPSHOT_LIMIT,
+    STALE_SNAPSHOT,
+    is_paused,
+    order_zones,
+)
+from rollout_operator.telemetry.logs import log
+
+# Each mostly waits for a server that somebody else runs.
+_WORKERS: Final = 16
+# Bound StatefulSets are looked at this often when nothing happens.
+_RESYNC: Final = timedelta(seconds=60)
+
+# As in grafana/rollout-operator#469, but the last.
+_BLOCKED: Final = "RolloutBlockedByHealthCheck"
+_MISCONFIGURED: Final = "RolloutHealthCheckMisconfigured"
+_WARN: Final = "RolloutHealthCheckWarn"
+_BYPASSED: Final = "RolloutHealthCheckBypassed"
+_EVENTS: Final = {
+    GateState.FAILING: _BLOCKED,
+    GateState.FAILED: _BLOCKED,
+    GateState.BROKEN: _MISCONFIGURED,
+    GateState.IGNORED: _MISCONFIGURED,
+    GateState.WARNED: _WARN,
+}
+
+
+class Asks(Protocol):
+    """The way to Prometheus, and to the URLs of checks."""
+
+    async def ask(self, check: HealthCheck, query: str, at: datetime) -> Answer: ...
+
+    async def probe(self, check: HealthCheck, url: str) -> Answer: ...
+
+
+class GroupSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups that are rolled out in one way: by label, or by a policy."""
+
+    observe: Callable[[], Iterator[Group]]
+    wake: Callable[[], None]
+    """Has all of them planned anew."""
+
+
+class HealthCheckController(Feature):
+    """The health checks of one namespace; without the kind there are none."""
+
+    def __init__(self, context: Context, asker: Asks, sources: Sequence[GroupSource]) -> None:
+        self._context, self._asker, self._sources = context, asker, sources
+        namespace = context.namespace
+        following = context.open("following health checks", Priority.LIST)
+        recording = context.open("recording health checks", Priority.ANSWER)
+        self._store = WatchedStore()
+        collection: Collection[AnyWatched] = Collection(
+            resource=ROLLOUT_HEALTH_CHECKS,
+            namespace=namespace,
+            decode=watch_health_check,
+            store=self._store,
+        )
+        self._follow = FollowedKind(following, collection, context.make_informer)
+        self._newest = NewestObjects(self._store.get, namespace, recording, watch_health_check)
+        self._writer = StatusWriter(recording, ROLLOUT_HEALTH_CHECKS, self._newest)
+        self._metrics = GateMetrics(context.metrics.registry)
+        self._reports = _Reports(context.events.report, self._metrics)
+        self._reconciles = Reconciles(
+            kind=KIND,
+            attempts=context.make_attempts(),
+            once=self._observe_and_ask,
+            name_keys=lambda name: {"health_check": f"{namespace}/{name}"},
+        )
+        self.controller = Controller(
+            "reconcile rollout health check",
+            self._reconciles.reconcile,
+            workers=_WORKERS,
+            rng=context.rng,
+        )
+        self.controllers = (self.controller,)
+        self._follow.on_change(self._on_check)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+
+    def follow(self, tasks: TaskStack) -> None:
+        tasks.start("health check informer", self._run())
+
+    def start(self, tasks: TaskStack) -> None:
+        self._wake_all()
+        super().start(tasks)
+
+    def judge(self, group: Group) -> Mapping[Uid, HealthGate]:
+        """Return what health checks say of the StatefulSets of a group."""
+        absence = ""
+        if self._follow.is_absent or self._follow.is_forbidden:
+            absence = "the cluster does not have this kind"
+            if self._follow.is_forbidden:
+                absence = "the operator may not list objects of this kind"
+        elif (lack := self._follow.lack) is not None:
+            return judge_unread(group, lack)
+        elif self._follow.age > SNAPSHOT_LIMIT:
+            return judge_unread(group, STALE_SNAPSHOT)
+        return judge_group(group, self._find, absence, self._reconciles.get_error)
+
+    def describe(self) -> Iterator[HealthCheck | FlawedHealthCheck]:
+        for watched in sorted(self._store.list_all(), key=lambda each: each.name):
+            if (found := self._find(watched.name)) is not None:
+                yield found
+
+    async def _run(self) -> None:
+        await self._follow.run(self._context.clock)
+
+    def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
+        newest = self._newest.get(name)
+        return None if newest is None else _read(newest)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        if new is None:
+            self._metrics.count_configuration("deleted")
+        elif old is None or _read(old).head.generation != _read(new).head.generation:
+            is_valid = isinstance(_read(new), HealthCheck)
+            self._metrics.count_configuration("updated" if is_valid else "invalid")
+        for version in (old, new):
+            if version is not None:
+                self.controller.add(version.name)
+        self._wake_rollouts()
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        for version in (old, new):
+            if version is not None:
+                self._wake_bound(version)
+
+    def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
+        for owner in {version.owner_uid for version in (old, new) if version is not None}:
+            sts = None if owner is None else self._context.sets.get_by_uid(owner)
+            if sts is not None:
+                self._wake_bound(sts)
+
+    def _wake_bound(self, sts: AnySet) -> None:
+        """Wake the health checks of a StatefulSet and of its group."""
+        members = () if sts.group is None else self._context.sets.list_group(sts.group)
+        for name in {*_list_names(members), *_list_names([sts])}:
+            self.controller.add(name)
+
+    def _wake_all(self) -> None:
+        for name in {*_list_names(self._context.sets.list_all())}:
+            self.controller.add(name)
+
+    def _list_bound(self, name: str) -> set[str]:
+        """Return the StatefulSets that are bound to a health check."""
+        sets = self._context.sets.list_all()
+        return {sts.name for sts in sets if isinstance(sts, StatefulSet) and find_name(sts) == name}
+
+    def _wake_rollouts(self) -> None:
+        for source in self._sources:
+            source.wake()
+
+    def _observe(self, name: str) -> list[Group]:
+        """Return the groups of which a StatefulSet is bound to a health check."""
+        groups = (group for source in self._sources for group in source.observe())
+        return [
+            group for group in groups if any(find_name(zone.sts) == name for zone in group.zones)
+        ]
+
+    async def _observe_and_ask(self, name: str) -> timedelta | None:
+        watched = await self._newest.settle(ROLLOUT_HEALTH_CHECKS, name)
+        check = None if watched is None else _read(watched)
+        groups = self._observe(name)
+        if not isinstance(check, HealthCheck) or not isinstance(watched, WatchedObject):
+            self._report(name, groups)
+            return _RESYNC if groups else None
+        plan = plan_check(check, groups, self._list_bound(name))
+        if plan.status != check.status:
+            check, watched = await self._write(watched, plan.status)
+        if plan.questions:
+            answers = await gather_all(self._ask(check, each) for each in plan.questions)
+            if (newest := self._find(name)) != check:
+                # Others have changed it meanwhile: what was asked may not be what it says now.
+                log.debug("Health check has changed", health_check=check.head.key, to=newest)
+                return RECHECK
+            groups = self._observe(name)
+            status = settle_checks(check, groups, answers, self._list_bound(name))
+            check, watched = await self._write(watched, status)
+            self._count(check, plan.questions)
+        self._report(name, groups)
+        plan = plan_check(check, groups, self._list_bound(name))
+        return AT_ONCE if plan.questions else plan.again or _RESYNC
+
+    async def _write(
+        self, watched: WatchedObject, status: Status
+    ) -> tuple[HealthCheck, WatchedObject]:
+        """Write a status, and return the health check that results."""
+        try:
+            written = await self._writer.write(watched, status)
+        except NotFound as error:
+            await self._newest.read_back(ROLLOUT_HEALTH_CHECKS, watched.name)
+            why = "its CustomResourceDefinition has no status: apply that of this release"
+            raise Refused.of(error.call, why, status=error.status) from error
+        check = _read(written)
+        assert isinstance(check, HealthCheck), "its spec is as it was"
+        self._wake_rollouts()
+        return check, written
+
+    async def _ask(self, check: HealthCheck, question: Question) -> tuple[Question, Answers]:
+        """Return what came of a question; what follows from no number is not asked."""
+        own = question.check
+        if own.http:
+            probe = self._asker.probe(check, own.http)
+            return question, Answers(await self._time(question, "current", probe))
+        current, baseline = await gather_all(
+            self._time(question, part, self._asker.ask(check, query, at))
+            for part, query, at in (
+                ("current", question.current, question.at),
+                ("baseline", question.baseline, question.baseline_at),
+            )
+        )
+        if not isinstance(current, Number) or not isinstance(baseline, Number):
+            return question, Answers(current, baseline)
+        query = compose_success(own, current, baseline)
+        success = await self._time(question, "success", self._asker.ask(check, query, question.at))
+        return question, Answers(current, baseline, success)
+
+    async def _time(self, question: Question, part: str, asking: Awaitable[Answer]) -> Answer:
+        clock = self._context.clock
+        begun = clock.elapsed()
+        answer = await asking
+        took = clock.elapsed() - begun
+        self._metrics.record_query(question.group, question.check.name, part, took)
+        return answer
+
+    def _count(self, check: HealthCheck, questions: Sequence[Question]) -> None:
+        for question in questions:
+            for state in check.status.find(question.group).checks:
+                if state.name == question.check.name and state.result is not None:
+                    self._metrics.count_evaluation(question.group, state.name, state.result)
+
+    def _report(self, name: str, groups: Sequence[Group]) -> None:
+        self._reports.on_groups(name, [(group, self.judge(group)) for group in groups])
+
+
+class _Reports:
+    """Writes Events and metrics, each Event once for as long as it stays true."""
+
+    def __init__(self, record: Callable[[EventRecord], None], metrics: GateMetrics) -> None:
+        self._record, self._metrics = record, metrics
+        self._said: dict[Uid, tuple[str, str]] = {}
+        """By StatefulSet, the reason of its last Event, and what makes it another one."""
+        self._groups: dict[str, set[str]] = {}
+        """By health check."""
+
+    def on_groups(
+        self, name: str, judged: Sequence[tuple[Group, Mapping[Uid, HealthGate]]]
+    ) -> None:
+        for group, gates in judged:
+            waiting = {
+                zone.sts.uid: zone.sts
+                for zone in order_zones(group.zones)
+                if find_name(zone.sts) and not is_paused(zone.sts)
+                if any(pod.revision != zone.sts.update_revision for pod in zone.own_pods)
+            }
+            # Of the zones that wait, the next one says enough.
+            held = [uid for uid in waiting if uid in gates and gates[uid].state.holds]
+            for uid in [zone.sts.uid for zone in order_zones(group.zones)]:
+                sts = None if uid in held[1:] else waiting.get(uid)
+                self._report(uid, sts, gates.get(uid), group.now)
+            states = {gates[uid].state for uid in waiting if uid in gates}
+            self._metrics.show_group(
+                group.name,
+                is_blocked=any(state.holds for state in states),
+                is_misconfigured=bool(states & {GateState.IGNORED, GateState.BROKEN}),
+            )
+        self._groups[name] = {group.name for group, _ in judged}
+        self._metrics.keep({group for groups in self._groups.values() for group in groups})
+
+    def _report(
+        self, uid: Uid, sts: StatefulSet | None, gate: HealthGate | None, now: datetime
+    ) -> None:
+        """Report what holds a StatefulSet with outdated pods, or should."""
+        if sts is None:
+            self._said.pop(uid, None)
+            return
+        reason = "" if gate is None else _EVENTS.get(gate.state, "")
+        text = f"{sts.name} {gate.text}" if gate is not None else ""
+        said = (reason, (gate.stable_text or gate.text) if gate is not None else "")
+        if is_bypassed(sts, now):
+            until = sts.annotations[HEALTH_CHECK_BYPASS]
+            reason, said = _BYPASSED, (_BYPASSED, until)
+            text = f"{sts.name} is begun without its RolloutHealthCheck until {until}"
+        if not reason or self._said.get(uid) == said:
+            return
+        self._said[uid] = said
+        log.warn("Health check", statefulset=sts.name, reason=reason, why=text)
+        self._record(
+            EventRecord(
+                regarding=regard(EventKind.STATEFULSET, sts),
+                action=EventAction.WAIT if reason == _BLOCKED else EventAction.ROLL_OUT,
+                reason=reason,
+                note=text,
+                severity=Severity.WARN,
+            )
+        )
+
+
+def _list_names(sets: Iterable[AnySet]) -> Iterator[str]:
+    """Yield the health checks that StatefulSets are bound to."""
+    for sts in sets:
+        if isinstance(sts, StatefulSet) and (name := find_name(sts)):
+            yield name
+
+
+def _read(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
+    if isinstance(watched, WatchedObject):
+        assert isinstance(watched.decoded, HealthCheck | FlawedHealthCheck), "decoded by us"
+        return watched.decoded
+    head = HealthCheckHead(
+        namespace=watched.namespace,
+        name=watched.name,
+        uid=watched.uid,
+        resource_version=watched.resource_version,
+    )
+    return FlawedHealthCheck(head=head, problem=watched.error)

@@ -1,0 +1,126 @@
+"""Load health checks between zones once a StatefulSet is bound to one, for each namespace.
+
+Most operators never need them: they would follow a kind that the cluster does not have, by a right
+that they were not given. Until the kind is known, a zone that is bound to a health check waits.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.context import Context, Feature
+from rollout_operator.kube.api import SECRETS
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.model.names import HEALTH_CHECK, Uid
+from rollout_operator.model.objects import AnySet, Group, HealthGate, StatefulSet
+
+if TYPE_CHECKING:
+    from rollout_operator.controllers.policies import PolicyController
+    from rollout_operator.controllers.rollout import RolloutController
+    from rollout_operator.controllers.shadow import ShadowController
+    from rollout_operator.gates.controller import HealthCheckController
+    from rollout_operator.outbound import Outbound
+
+
+class HealthGates(Feature):
+    def __init__(
+        self,
+        context: Context,
+        rollouts: "RolloutController | ShadowController",
+        policies: "PolicyController | None",
+    ) -> None:
+        self._context, self._rollouts, self._policies = context, rollouts, policies
+        self._loaded: HealthCheckController | None = None
+        self._following: TaskStack | None = None
+        self._acting: TaskStack | None = None
+        self._outbound: Outbound | None = None
+        context.find_gates = self._judge
+        context.set_informer.on_change(self._on_set)
+
+    @property
+    def busy(self) -> int:
+        return 0 if self._loaded is None else self._loaded.busy
+
+    def follow(self, tasks: TaskStack) -> None:
+        self._following = tasks
+        if self._loaded is not None:
+            self._follow(self._loaded, tasks)
+
+    def start(self, tasks: TaskStack) -> None:
+        self._acting = tasks
+        if self._loaded is not None:
+            self._loaded.start(tasks)
+
+    def close(self) -> None:
+        if self._loaded is not None:
+            self._loaded.close()
+
+    async def finish(self) -> None:
+        if self._loaded is not None:
+            await self._loaded.finish()
+
+    def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        if isinstance(new, StatefulSet) and new.annotations.get(HEALTH_CHECK):
+            self._load()
+
+    def _judge(self, group: Group) -> Mapping[Uid, HealthGate]:
+        if not any(zone.sts.annotations.get(HEALTH_CHECK) for zone in group.zones):
+            return {}
+        return self._load().judge(group)
+
+    def _load(self) -> "HealthCheckController":
+        if self._loaded is None:
+            self._loaded = self._build()
+            if self._following is not None:
+                self._follow(self._loaded, self._following)
+            if self._acting is not None and not self._context.is_stopping:
+                self._loaded.start(self._acting)
+        return self._loaded
+
+    def _follow(self, loaded: "HealthCheckController", tasks: TaskStack) -> None:
+        loaded.follow(tasks)
+        tasks.start("connections of health checks", self._keep_connections())
+
+    async def _keep_connections(self) -> NoReturn:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            if self._outbound is not None:
+                await self._outbound.close()
+        raise AssertionError("it waits until it is cancelled")
+
+    def _open_outbound(self) -> "Outbound":
+        from rollout_operator.gates.prometheus import LIMIT
+        from rollout_operator.kube.connection import choose_proxy
+        from rollout_operator.outbound import Outbound
+
+        if (opened := self._context.process.clients.open_outbound) is not None:
+            return opened(LIMIT)
+        return Outbound(LIMIT, lambda url: choose_proxy(url, os.environ))
+
+    def _build(self) -> "HealthCheckController":
+        # Imported here, with the HTTP client: most operators never need them.
+        from rollout_operator.gates.controller import GroupSource, HealthCheckController
+        from rollout_operator.gates.prometheus import AllowedUrls, Asker
+
+        context = self._context
+        reading = context.open("reading Secrets of health checks", Priority.READ)
+        self._outbound = self._open_outbound()
+        asker = Asker(
+            self._outbound,
+            lambda namespace, name: reading.fetch(SECRETS, namespace, name),
+            AllowedUrls(context.settings),
+        )
+        rollouts, observer = self._rollouts, context.make_observer(context.following)
+
+        def observe() -> Iterator[Group]:
+            sets = [sts for sts in context.sets.list_all() if isinstance(sts, StatefulSet)]
+            bound = (sts.group for sts in sets if sts.annotations.get(HEALTH_CHECK))
+            yield from (observer.observe(name) for name in {*bound} if name is not None)
+
+        sources = [GroupSource(observe=observe, wake=rollouts.waker.wake_all)]
+        if (policies := self._policies) is not None:
+            sources.append(GroupSource(observe=policies.observe, wake=policies.wake_all))
+        return HealthCheckController(context, asker, sources)

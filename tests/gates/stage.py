@@ -1,0 +1,143 @@
+"""Rollouts of three zones between which a health check stands, with a scripted Prometheus."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+from rollout_lab.model.fields import child
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.world import Sandbox
+
+from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
+from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
+from tests.gates.prometheus import QUERY, SUCCESS, ScriptedPrometheus
+from tests.gates.trees import health_check_tree
+from tests.operator import stage as operator
+from tests.simulation.scenarios import People
+
+NAME = "ingester-health"
+
+
+class GateStage(operator.OperatorStage):
+    def __init__(self, lines: list[str] | None = None) -> None:
+        super().__init__(lines, has_webhooks=False)
+        self.prometheus = ScriptedPrometheus()
+        self.prometheus.ratios["v2"] = 0.2
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        prometheus = self.prometheus
+
+        def open_outbound(limit: timedelta) -> ScriptedPrometheus:
+            return prometheus
+
+        sandbox = Sandbox(choose=self._choose, faults=self.late, open_outbound=open_outbound)
+        async with self.stack, sandbox as self.sandbox:
+            prometheus.watch(sandbox)
+            self.people = People(sandbox=self.sandbox, rng=random.Random(0))
+            yield
+
+    async def do_begin(self, *flags: str) -> None:
+        """Create three zones that are bound to a health check, and start one operator."""
+        self.depth += 1
+        for letter in "abc":
+            await self.do_zone(letter, "plain")
+            await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, NAME)
+        await self.do_check()
+        await self.do_start(*flags)
+        await self.do_wait(30)
+        self.depth -= 1
+
+    async def do_check(self, *changes: str) -> None:
+        """Create the health check, or change it: `firstZonePods=1`, `check.disabled=true`."""
+        one: dict[str, Any] = {
+            "name": "errors",
+            "query": QUERY,
+            "successQuery": SUCCESS,
+            "currentRange": "1m",
+            "failurePolicy": {"reevaluationInterval": "30s", "consecutiveFailures": 2},
+        }
+        url = f"http://prometheus.{self.sandbox.namespace}.svc:9090"
+        spec: dict[str, Any] = {"checks": [one], "prometheusURL": url}
+        for name, value in (change.split("=", 1) for change in changes):
+            target = one if name.startswith("check.") else spec
+            text: object = int(value) if value.isdigit() else value
+            target[name.removeprefix("check.")] = text
+        tree = health_check_tree(NAME, **spec)
+        tree["metadata"] = {"name": NAME}
+        call = ApiRequest(verb="create", resource=ROLLOUT_HEALTH_CHECKS, body=tree)
+        if self._fetch() is not None:
+            call = replace(call, verb="patch", name=NAME, content_type=MERGE_PATCH)
+        await self._send(call)
+
+    async def do_uncheck(self) -> None:
+        """Delete the health check."""
+        await self._send(ApiRequest(verb="delete", resource=ROLLOUT_HEALTH_CHECKS, name=NAME))
+
+    async def do_bind(self, letter: str, name: str = "") -> None:
+        await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, name or None)
+
+    async def do_bypass(self, letter: str, minutes: str) -> None:
+        """Waive the check of a zone for so many minutes from now."""
+        until = self.sandbox.api.now() + timedelta(minutes=float(minutes))
+        text = f"{until:%Y-%m-%dT%H:%M:%SZ}"
+        await self.people.annotate(f"zone-{letter}", HEALTH_CHECK_BYPASS, text)
+
+    async def do_prometheus(self, how: str) -> None:
+        self.prometheus.how = how
+
+    async def do_ratio(self, image: str, ratio: str) -> None:
+        self.prometheus.ratios[image] = float(ratio)
+
+    async def do_asked(self) -> str:
+        """Show how many queries were sent since the last time."""
+        found, self.prometheus.queries = len(self.prometheus.queries), []
+        return f"{found} queries"
+
+    async def do_restart(self, every: str, times: str) -> None:
+        """Kill the operator every so many seconds, and start it at once."""
+        for _ in range(int(times)):
+            await self.do_wait(float(every))
+            await self.do_crash()
+            await self.do_again()
+
+    async def do_checked(self) -> str:
+        """Show what the status says."""
+        found = self._fetch()
+        assert found is not None, "there is one"
+        status: Any = child(found, "status")
+        return "; ".join(
+            f"{group['group']}: "
+            + " ".join(
+                f"{one['name'].removeprefix('zone-')}{' passed' if 'passedAt' in one else ''}"
+                for one in group["statefulSets"]
+            )
+            + "".join(
+                f", {one['name']} {one.get('result')}"
+                + "".join(
+                    f" {key}={one[key]}"
+                    for key in ("successes", "failures", "errorAttempts", "current", "baseline")
+                    if key in one
+                )
+                for one in group.get("checks", ())
+            )
+            for group in status.get("groups", ())
+        )
+
+    async def do_gauges(self) -> str:
+        """Show the metrics of health checks that are not zero, without durations."""
+        registry = self._process().telemetry.metrics.registry
+        return "; ".join(
+            f"{sample.name.removeprefix('rollout_operator_health_check_')}"
+            f"{{{','.join(sample.labels.values())}}} {sample.value:g}"
+            for family in registry.collect()
+            for sample in family.samples
+            if "_health_check_" in sample.name and sample.value
+            if "duration" not in sample.name and not sample.name.endswith("_created")
+        )
+
+    def _fetch(self) -> Any:
+        return self.sandbox.api.get(ROLLOUT_HEALTH_CHECKS, self.sandbox.namespace, NAME)
