@@ -24,7 +24,13 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature, ReportedGroups
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRecord, PolicyRule
+from rollout_operator.controllers.policy_zones import (
+    Owners,
+    Placements,
+    PolicyRecord,
+    PolicyRule,
+    name_of_policy,
+)
 from rollout_operator.controllers.rollout import RECHECK_WAIT, StepOutcome, Steps
 from rollout_operator.controllers.worker import (
     Attempts,
@@ -361,7 +367,7 @@ class PolicyController(Feature):
             # Of any label group that the policy drives (MAZ-35).
             find_downscale=lambda group, sets: downscales.find_among(sets),
             find_driver=lambda group: None,
-            find_gates=lambda group: self._context.find_gates(_name_of_policy(group)),
+            find_gates=lambda group: self._context.find_gates(name_of_policy(group)),
             find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
         )
 
@@ -406,7 +412,7 @@ class PolicyController(Feature):
         """Yield the StatefulSets of each policy, named apart from label groups."""
         for policy in self.store.list_all():
             if isinstance(self.owners.find(policy.name), PolicyScope):
-                yield _name_of_policy(self._rule.observe(GroupName(policy.name)))
+                yield name_of_policy(self._rule.observe(GroupName(policy.name)))
 
     def wake_all(self) -> None:
         self._wake_all()
@@ -629,11 +635,6 @@ class PolicyController(Feature):
         sts = self._context.sets.get(self._context.namespace, name)
         if sts is not None and all(own.name != name for own in scope.sets):
             self._context.departed.on_left([(POLICY, scope.policy.head.name)], sts, sts)
-
-
-def _name_of_policy(group: Group) -> Group:
-    """Return the group under a name that no label has."""
-    return replace(group, name=GroupName(f"{MULTI_AZ_ROLLOUTS.kind}/{group.name}"))
 
 
 def _get_selector(policy: WatchedPolicy | Unreadable | None) -> LabelSelector | None:

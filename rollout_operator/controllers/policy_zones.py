@@ -22,7 +22,7 @@ from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.executor import LabelRule
 from rollout_operator.controllers.observe import Observer, choose_selectors
 from rollout_operator.guards.turns import group_lock, policy_lock
-from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, list_items
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, Reader, list_items
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore, PolicyStore, StatefulSetStore
 from rollout_operator.model.budget import PlacedSet
@@ -276,6 +276,11 @@ class Owners:
 
 def _get_policy(any_policy: _AnyPolicy | None) -> Policy | RefusedPolicy | None:
     return any_policy.policy if isinstance(any_policy, WatchedPolicy) else None
+
+
+def name_of_policy(group: Group) -> Group:
+    """Return the group of a policy under a name that no label has."""
+    return replace(group, name=GroupName(f"{MULTI_AZ_ROLLOUTS.kind}/{group.name}"))
 
 
 def _get_head(scope: PolicyScope | RefusedPolicy) -> PolicyHead:

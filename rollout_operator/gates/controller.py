@@ -28,9 +28,9 @@ from rollout_operator.gates.model import (
     Answer,
     FlawedHealthCheck,
     HealthCheck,
-    HealthCheckHead,
     Number,
     Status,
+    read_watched,
     watch_health_check,
 )
 from rollout_operator.gates.plan import (
@@ -62,7 +62,13 @@ from rollout_operator.model.objects import (
     WatchedObject,
 )
 from rollout_operator.model.outcome import Severity
-from rollout_operator.planning.events import regard
+from rollout_operator.planning.events import (
+    BLOCKED_BY_HEALTH_CHECK,
+    HEALTH_CHECK_BYPASSED,
+    HEALTH_CHECK_MISCONFIGURED,
+    HEALTH_CHECK_WARN,
+    regard,
+)
 from rollout_operator.planning.readiness import (
     SNAPSHOT_LIMIT,
     STALE_SNAPSHOT,
@@ -76,17 +82,12 @@ _WORKERS: Final = 16
 # Bound StatefulSets are looked at this often when nothing happens.
 _RESYNC: Final = timedelta(seconds=60)
 
-# As in grafana/rollout-operator#469, but the last.
-_BLOCKED: Final = "RolloutBlockedByHealthCheck"
-_MISCONFIGURED: Final = "RolloutHealthCheckMisconfigured"
-_WARN: Final = "RolloutHealthCheckWarn"
-_BYPASSED: Final = "RolloutHealthCheckBypassed"
 _EVENTS: Final = {
-    GateState.FAILING: _BLOCKED,
-    GateState.FAILED: _BLOCKED,
-    GateState.BROKEN: _MISCONFIGURED,
-    GateState.IGNORED: _MISCONFIGURED,
-    GateState.WARNED: _WARN,
+    GateState.FAILING: BLOCKED_BY_HEALTH_CHECK,
+    GateState.FAILED: BLOCKED_BY_HEALTH_CHECK,
+    GateState.BROKEN: HEALTH_CHECK_MISCONFIGURED,
+    GateState.IGNORED: HEALTH_CHECK_MISCONFIGURED,
+    GateState.WARNED: HEALTH_CHECK_WARN,
 }
 
 
@@ -173,13 +174,13 @@ class HealthCheckController(Feature):
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         newest = self._newest.get(name)
-        return None if newest is None else _read(newest)
+        return None if newest is None else read_watched(newest)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         if new is None:
             self._metrics.count_configuration("deleted")
-        elif old is None or _read(old).head.generation != _read(new).head.generation:
-            is_valid = isinstance(_read(new), HealthCheck)
+        elif old is None or read_watched(old).head.generation != read_watched(new).head.generation:
+            is_valid = isinstance(read_watched(new), HealthCheck)
             self._metrics.count_configuration("updated" if is_valid else "invalid")
         for version in (old, new):
             if version is not None:
@@ -225,7 +226,7 @@ class HealthCheckController(Feature):
 
     async def _observe_and_ask(self, name: str) -> timedelta | None:
         watched = await self._newest.settle(ROLLOUT_HEALTH_CHECKS, name)
-        check = None if watched is None else _read(watched)
+        check = None if watched is None else read_watched(watched)
         groups = self._observe(name)
         if not isinstance(check, HealthCheck) or not isinstance(watched, WatchedObject):
             self._report(name, groups)
@@ -257,7 +258,7 @@ class HealthCheckController(Feature):
             await self._newest.read_back(ROLLOUT_HEALTH_CHECKS, watched.name)
             why = "its CustomResourceDefinition has no status: apply that of this release"
             raise Refused.of(error.call, why, status=error.status) from error
-        check = _read(written)
+        check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
         self._wake_rollouts()
         return check, written
@@ -345,7 +346,7 @@ class _Reports:
         said = (reason, (gate.stable_text or gate.text) if gate is not None else "")
         if is_bypassed(sts, now):
             until = sts.annotations[HEALTH_CHECK_BYPASS]
-            reason, said = _BYPASSED, (_BYPASSED, until)
+            reason, said = HEALTH_CHECK_BYPASSED, (HEALTH_CHECK_BYPASSED, until)
             text = f"{sts.name} is begun without its RolloutHealthCheck until {until}"
         if not reason or self._said.get(uid) == said:
             return
@@ -354,7 +355,9 @@ class _Reports:
         self._record(
             EventRecord(
                 regarding=regard(EventKind.STATEFULSET, sts),
-                action=EventAction.WAIT if reason == _BLOCKED else EventAction.ROLL_OUT,
+                action=EventAction.WAIT
+                if reason == BLOCKED_BY_HEALTH_CHECK
+                else EventAction.ROLL_OUT,
                 reason=reason,
                 note=text,
                 severity=Severity.WARN,
@@ -367,16 +370,3 @@ def _list_names(sets: Iterable[AnySet]) -> Iterator[str]:
     for sts in sets:
         if isinstance(sts, StatefulSet) and (name := find_name(sts)):
             yield name
-
-
-def _read(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
-    if isinstance(watched, WatchedObject):
-        assert isinstance(watched.decoded, HealthCheck | FlawedHealthCheck), "decoded by us"
-        return watched.decoded
-    head = HealthCheckHead(
-        namespace=watched.namespace,
-        name=watched.name,
-        uid=watched.uid,
-        resource_version=watched.resource_version,
-    )
-    return FlawedHealthCheck(head=head, problem=watched.error)

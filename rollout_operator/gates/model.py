@@ -33,7 +33,7 @@ from rollout_operator.model.decode.wire import (
     show_value,
 )
 from rollout_operator.model.names import LONGEST_NAME, InvalidInput, Uid
-from rollout_operator.model.objects import LabelSelector, WatchedObject
+from rollout_operator.model.objects import AnyWatched, LabelSelector, WatchedObject
 from rollout_operator.model.units import find_url_problem, parse_duration, quote
 
 KIND: Final = "RolloutHealthCheck"
@@ -310,6 +310,20 @@ def watch_health_check(raw: JsonBytes) -> WatchedObject:
         resource_version=head.resource_version,
         decoded=msgspec.structs.replace(decoded, head=still),
     )
+
+
+def read_watched(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
+    """Return what a watch has kept, also of what could not be decoded at all."""
+    if isinstance(watched, WatchedObject):
+        assert isinstance(watched.decoded, HealthCheck | FlawedHealthCheck), "kept by us"
+        return watched.decoded
+    head = HealthCheckHead(
+        namespace=watched.namespace,
+        name=watched.name,
+        uid=watched.uid,
+        resource_version=watched.resource_version,
+    )
+    return FlawedHealthCheck(head=head, problem=watched.error)
 
 
 def parse_spec(raw: JsonBytes) -> HealthCheck:

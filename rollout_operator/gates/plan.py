@@ -106,6 +106,7 @@ class Verdict(NamedTuple):
     """None where all pass."""
     text: str = ""
     stable_text: str = ""
+    query: str = ""
 
 
 class _Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,7 +322,9 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
     """Return what the checks of a group come to now."""
     states = {one.name: one for one in entry.checks}
     verdicts = [
-        _judge_check(each, states.get(each.name), since, now)
+        _judge_check(each, states.get(each.name), since, now)._replace(
+            query=each.http or each.query
+        )
         for each in check.checks
         if not each.disabled
     ]
@@ -331,7 +334,9 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
     if not verdict.text:
         return verdict
     prefix = f"RolloutHealthCheck {check.head.name}: "
-    return Verdict(verdict.state, f"{prefix}{verdict.text}", f"{prefix}{verdict.stable_text}")
+    return verdict._replace(
+        text=f"{prefix}{verdict.text}", stable_text=f"{prefix}{verdict.stable_text}"
+    )
 
 
 def _judge_broken(
@@ -379,6 +384,7 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         state=verdict.state,
         text=f"{outcome}: {verdict.text}",
         stable_text=f"{outcome}: {verdict.stable_text}",
+        query=verdict.query,
     )
 
 

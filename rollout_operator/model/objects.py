@@ -531,6 +531,8 @@ class HealthGate(msgspec.Struct, frozen=True, kw_only=True):
     """The text without times and counts."""
     room: int = 0
     """How many pods may be down or updated before it holds."""
+    query: str = ""
+    """What the check asks that holds it: PromQL, or a URL."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

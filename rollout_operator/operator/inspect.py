@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both, gather_all
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.policy_zones import Owners
+from rollout_operator.controllers.policy_zones import Owners, name_of_policy
 from rollout_operator.controllers.shadow import choose_grantable
 from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
 from rollout_operator.guards.downscales import Downscales
@@ -31,6 +31,7 @@ from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     NAMESPACES,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     SERVICES,
     STATEFULSETS,
     ZONE_BUDGETS,
@@ -62,6 +63,7 @@ from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
+    HEALTH_CHECK,
     ApiError,
     DecodeError,
     Denied,
@@ -69,9 +71,18 @@ from rollout_operator.model.names import (
     InvalidInput,
     NotFound,
     OperatorError,
+    Uid,
     Unreachable,
 )
-from rollout_operator.model.objects import AnyWatched, Group, Pod, Unreadable, list_decoded
+from rollout_operator.model.objects import (
+    AnyWatched,
+    Group,
+    HealthGate,
+    Pod,
+    StatefulSet,
+    Unreadable,
+    list_decoded,
+)
 from rollout_operator.model.outcome import Action, Code, EqualPods, Plan, Reason, ReplacePods
 from rollout_operator.model.policy import PolicyPlan, PolicySnapshot, WatchedPolicy
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
@@ -172,6 +183,8 @@ class ObservedNamespace:
         self.policies = PolicyStore()
         self.obeys_policies = True
         """False where the operator of the namespace says that it obeys none."""
+        self.find_gates: Callable[[Group], Mapping[Uid, HealthGate]] = lambda group: {}
+        """Returns what health checks say of the StatefulSets of a group."""
         self._owners = Owners(self.policies, self.sets, clock)
         in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
         downscales = Downscales(clock, late_calls=timedelta(0))
@@ -186,6 +199,7 @@ class ObservedNamespace:
             now=lambda: self.now,
             find_downscale=downscales.find_underway,
             find_driver=self._find_driver,
+            find_gates=lambda group: self.find_gates(group),
         )
         common = ArbiterContext(
             budgets=self.budgets,
@@ -213,7 +227,11 @@ class ObservedNamespace:
         A policy that no operator has reconciled drives nothing yet, and perhaps never will.
         """
         driven: list[DrivenSets] = []
-        observer = dataclasses.replace(self._observer, find_driver=lambda group: None)
+        observer = dataclasses.replace(
+            self._observer,
+            find_driver=lambda group: None,
+            find_gates=lambda group: self.find_gates(name_of_policy(group)),
+        )
         for scope in self._owners.list_scopes():
             head = scope.policy.head
             policy = self.policies.get(head.namespace, head.name)
@@ -508,6 +526,8 @@ class Inspector:
         seen.sets.replace_all(sets)
         seen.pods.replace_all(pods)
         seen.policies.replace_all(policies)
+        if any(isinstance(sts, StatefulSet) and sts.annotations.get(HEALTH_CHECK) for sts in sets):
+            seen.find_gates = await self._read_gates(lister)
         if isinstance(budgets, str):
             seen.unread_budgets = budgets
             remarks.append(budgets)
@@ -528,6 +548,22 @@ class Inspector:
             return ()  # the kind is not installed: then there is none
         except ApiError as error:
             return f"budgets are left out: {error}"
+
+    async def _read_gates(self, lister: Lister) -> Callable[[Group], Mapping[Uid, HealthGate]]:
+        """Return what judges a group by the health checks of the namespace."""
+        from rollout_operator.gates.model import read_watched, watch_health_check
+        from rollout_operator.gates.plan import judge_group, judge_unread
+
+        kind = ROLLOUT_HEALTH_CHECKS
+        try:
+            found = await lister.list_all(kind, self._namespace, watch_health_check)
+        except NotFound:
+            found = []
+        except ApiError as error:
+            why = f"{error}"
+            return lambda group: judge_unread(group, why)
+        checks = {each.name: read_watched(each) for each in found}
+        return lambda group: judge_group(group, checks.get)
 
     async def _list_policies(
         self, lister: Lister, remarks: list[str]

@@ -40,8 +40,23 @@ from rollout_operator.planning.wording import camel_case, count, verb
 ROLLOUT_BEGUN: Final = "RolloutBegun"
 ZONE_ROLLED_OUT: Final = "ZoneRolledOut"
 ROLLOUT_FINISHED: Final = "RolloutFinished"
+# As in grafana/rollout-operator#469, but the last.
+BLOCKED_BY_HEALTH_CHECK: Final = "RolloutBlockedByHealthCheck"
+HEALTH_CHECK_MISCONFIGURED: Final = "RolloutHealthCheckMisconfigured"
+HEALTH_CHECK_WARN: Final = "RolloutHealthCheckWarn"
+HEALTH_CHECK_BYPASSED: Final = "RolloutHealthCheckBypassed"
 # Reasons that are no code.
-NAMED_REASONS: Final = frozenset({ROLLOUT_BEGUN, ZONE_ROLLED_OUT, ROLLOUT_FINISHED})
+NAMED_REASONS: Final = frozenset(
+    {
+        ROLLOUT_BEGUN,
+        ZONE_ROLLED_OUT,
+        ROLLOUT_FINISHED,
+        BLOCKED_BY_HEALTH_CHECK,
+        HEALTH_CHECK_MISCONFIGURED,
+        HEALTH_CHECK_WARN,
+        HEALTH_CHECK_BYPASSED,
+    }
+)
 # Shorter waits are no news.
 WAIT_STAYS: Final = timedelta(seconds=10)
 # Each replaced pod starts for a while.

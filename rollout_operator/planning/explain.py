@@ -207,7 +207,8 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
     if blocker is not None:
         yield from blocker.reasons
     if place.group.driver:
-        yield from place.plan.waits  # the policy has an order and a budget of its own
+        # The policy has an order and a budget of its own.
+        yield from (_with_query(place, wait) for wait in place.plan.waits)
         return
     sts, readiness = place.sts, place.readiness
     if is_paused(sts):
@@ -257,7 +258,16 @@ def _list_reported(place: _Place) -> Iterator[Reason]:
     for wait in place.plan.waits:
         is_for_all = not wait.zone or wait.code is Code.ZONE_LEFT_SHORT
         if (is_for_all or wait.zone == place.sts.name) and wait.code not in _SHOWN:
-            yield wait
+            yield _with_query(place, wait)
+
+
+def _with_query(place: _Place, wait: Reason) -> Reason:
+    """Add what a health check asks."""
+    gate = place.group.gates.get(place.sts.uid)
+    if gate is None or not gate.query or gate.text not in wait.text:
+        return wait
+    query = " ".join(gate.query.split())
+    return replace(wait, text=f"{wait.text}; it asks {query}")
 
 
 def _is_outdated(place: _Place, pod: Pod) -> bool:

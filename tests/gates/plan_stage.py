@@ -29,6 +29,7 @@ from rollout_operator.gates.plan import (
 from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS, PAUSED, Revision
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
 from rollout_operator.model.outcome import Plan, RecordRevision
+from rollout_operator.planning.explain import explain_pod
 from rollout_operator.planning.rollout import plan_group
 from tests.builders import NOW, group, pod, sts
 from tests.gates.trees import health_check_tree
@@ -156,6 +157,12 @@ class PlanStage(Steps):
         texts = [*self._plan().waits, *self._plan().problems]
         said = [each.text for each in texts if each.zone == f"zone-{letter}"]
         return "\n".join(said) or "nothing"
+
+    async def do_explain(self, name: str) -> str:
+        """Show what has to happen before a pod goes."""
+        told = explain_pod(self._observe(), self._plan(), f"zone-{name}")
+        assert told is not None, "a pod of the group"
+        return "\n".join([told.answer, *(f"{one.code}: {one.text}" for one in told.conditions)])
 
     async def do_queries(self) -> str:
         """Show what would be asked now."""

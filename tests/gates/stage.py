@@ -1,6 +1,7 @@
 """Rollouts of three zones between which a health check stands, with a scripted Prometheus."""
 
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
 from tests.gates.prometheus import QUERY, SUCCESS, ScriptedPrometheus
 from tests.gates.trees import health_check_tree
 from tests.operator import stage as operator
+from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.simulation.scenarios import People
 
 NAME = "ingester-health"
@@ -41,11 +43,18 @@ class GateStage(operator.OperatorStage):
             yield
 
     async def do_begin(self, *flags: str) -> None:
-        """Create three zones that are bound to a health check, and start one operator."""
+        """Create three zones that are bound to a health check, and start one operator.
+
+        With `policy` a MultiAZRollout rolls them out.
+        """
         self.depth += 1
+        is_driven = "policy" in flags
         for letter in "abc":
-            await self.do_zone(letter, "plain")
+            await self.do_zone(letter, "plain", *["who=all", "zonal"] * is_driven)
+            await self.people.label(f"zone-{letter}", "rollout-operator/tests", "gates")
             await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, NAME)
+        if is_driven:
+            await self.do_policy()
         await self.do_check()
         await self.do_start(*flags)
         await self.do_wait(30)
@@ -61,7 +70,12 @@ class GateStage(operator.OperatorStage):
             "failurePolicy": {"reevaluationInterval": "30s", "consecutiveFailures": 2},
         }
         url = f"http://prometheus.{self.sandbox.namespace}.svc:9090"
-        spec: dict[str, Any] = {"checks": [one], "prometheusURL": url}
+        labels = {"rollout-operator/tests": "gates"}
+        spec: dict[str, Any] = {
+            "checks": [one],
+            "prometheusURL": url,
+            "selector": {"matchLabels": labels},
+        }
         for name, value in (change.split("=", 1) for change in changes):
             target = one if name.startswith("check.") else spec
             text: object = int(value) if value.isdigit() else value
@@ -125,6 +139,22 @@ class GateStage(operator.OperatorStage):
                 for one in group.get("checks", ())
             )
             for group in status.get("groups", ())
+        )
+
+    async def do_inspect(self) -> str:
+        """Show what `status` says of the group from outside."""
+        seen = await observe_sandbox(self.sandbox).inspect()
+        [group] = seen.description.groups
+        return f"{group.phase} {group.headline}"
+
+    async def do_reported(self) -> str:
+        """Show of which StatefulSets it was reported why, since the last time."""
+        found = [line for line in self.lines if 'msg="Health check"' in line]
+        self.lines.clear()
+        return "; ".join(
+            f"{match[1]} {match[2]}"
+            for line in found
+            if (match := re.search(r"statefulset=zone-(\w+) reason=(\w+)", line))
         )
 
     async def do_gauges(self) -> str:
