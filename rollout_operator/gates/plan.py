@@ -520,14 +520,13 @@ def _record(survey: _Survey) -> GroupStatus:
     kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
     entry = replace(survey.entry, stateful_sets=tuple(kept))
     survey = _survey(group, _with_entry(check, entry))
-    is_moving = any(
-        member.has_begun and member.outdated and not is_paused(member.sts)
-        for member in survey.members
-    )
-    waiting = [member for member in survey.members if survey.is_target(member)]
+    going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]
+    is_moving = any(member.has_begun for member in going)
     marked = {
         member.sts.name: _mark(
-            survey, member, is_next=not is_moving and (member in waiting[:1] or not member.updated)
+            survey,
+            member,
+            is_next=member in going[:1] or not (is_moving or member.updated),
         )
         for member in survey.members
         if member.record is not None and member.outdated
@@ -572,7 +571,7 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
             return passed_at or survey.now
         is_waived = is_bypassed(member.sts, survey.now)
     else:
-        is_waived = survey.check.first_zone_pods is None
+        is_waived = is_next and survey.check.first_zone_pods is None
     return survey.now if member.updated and is_waived else None
 
 
