@@ -14,7 +14,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 import yaml
-from aiohttp import web
 from msgspec.structs import replace
 
 from rollout_operator.config.checks import read_config
@@ -35,7 +34,7 @@ from rollout_operator.gates.model import (
 from rollout_operator.gates.prometheus import LIMIT, AllowedUrls, Asker
 from rollout_operator.outbound import Outbound
 from tests.code_rules import ROOT
-from tests.world.prometheus import scraping
+from tests.world.prometheus import scraping, serving_metrics
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
 
@@ -78,24 +77,6 @@ PODS: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pods() -> AsyncIterator[str]:
-    """Serve the metrics of all pods, each below a path of its own."""
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(text=PODS[request.match_info["pod"]](loop.time() - start))
-
-    app = web.Application()
-    app.router.add_get("/{pod}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-
-
 class Scraped:
     """Prometheus with some seconds of all pods."""
 
@@ -122,18 +103,20 @@ class Scraped:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def prometheus(pods: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scraped]:
+async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scraped]:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
     folder: Path = tmp_path_factory.mktemp("prometheus")
-    targets = [
-        (pods, {"__metrics_path__": f"/{pod}", "namespace": "prod", "pod": pod}) for pod in PODS
-    ]
     config = read_config(["-kubernetes.namespace=prod", "-health-checks.allowed-urls=*"])
     outbound = Outbound(LIMIT)
 
     async def no_secret(namespace: str, name: str) -> bytes:
         raise AssertionError
 
-    async with scraping(folder, targets) as url:
+    async def show(pod: str) -> str:
+        return PODS[pod](loop.time() - start)
+
+    async with serving_metrics(show) as place, scraping(folder, place, "prod", PODS) as url:
         scraped = Scraped(url, Asker(outbound, no_secret, AllowedUrls(config)))
         # Rates need samples of the whole range.
         async with asyncio.timeout(60):

@@ -6,13 +6,15 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from aiohttp import web
 
 from tests.world.childproc import Child, free_ports, start_program
 from tests.world.gobuild import Announce, GoProgram
@@ -34,13 +36,37 @@ def locate_prometheus(announce: Announce = sys.stderr.write) -> Path:
 
 
 @asynccontextmanager
+async def serving_metrics(page: Callable[[str], Awaitable[str]]) -> AsyncIterator[str]:
+    """Serve the metrics of all pods, each below a path of its own, and yield host and port."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=await page(request.match_info["pod"]))
+
+    app = web.Application()
+    app.router.add_get("/{pod}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
 async def scraping(
-    folder: Path, targets: Sequence[tuple[str, Mapping[str, str]]], interval: str = "200ms"
+    folder: Path, place: str, namespace: str, pods: Iterable[str], interval: str = "200ms"
 ) -> AsyncIterator[str]:
-    """Scrape each target, host and port with its labels, and yield the URL of Prometheus."""
+    """Scrape pods of a namespace where their metrics are served, and yield the URL."""
     (port,) = free_ports(1)
     settings, log = folder / "prometheus.yaml", folder / "prometheus.log"
-    scrapes = [{"targets": [place], "labels": labels} for place, labels in targets]
+    scrapes = [
+        {
+            "targets": [place],
+            "labels": {"__metrics_path__": f"/{pod}", "namespace": namespace, "pod": pod},
+        }
+        for pod in pods
+    ]
     job = {"job_name": "pods", "scrape_interval": interval, "scrape_timeout": interval}
     settings.write_text(json.dumps({"scrape_configs": [{**job, "static_configs": scrapes}]}))
     command: list[str | Path] = [

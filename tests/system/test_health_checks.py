@@ -1,0 +1,231 @@
+"""Health checks between zones on the real control plane, with Prometheus itself.
+
+The pods of revision v2 make twice as many errors as those of others. Prometheus scrapes all of
+them, and ranges are some seconds.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
+
+from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
+from tests.system.waits import wait_line, wait_true
+from tests.world.api import EVENTS, PODS, ApiError, Json, Resource
+from tests.world.budgets import FOLDER, install_kinds
+from tests.world.kubelet import image_of
+from tests.world.prometheus import scraping, serving_metrics
+from tests.world.world import World
+
+pytestmark = pytest.mark.controlplane
+
+HEALTH_CHECKS: Final = Resource("rollout-operator.grafana.com/v1", "rollouthealthchecks")
+QUERY: Final = "scalar(avg(rate(errors{${targetMatchers}}[${range}])))"
+# Errors a second of a pod.
+RATE: Final = 10
+SPAN: Final = "4s"
+CHECK: Final[Json] = {
+    "name": "errors",
+    "query": QUERY,
+    "successQuery": "${current} < bool (1.5 * ${baseline})",
+    "currentRange": SPAN,
+    "baselineRange": SPAN,
+    "failurePolicy": {"reevaluationInterval": "2s"},
+    "errorPolicy": {"retryInterval": "1s"},
+    "noDataPolicy": {"retryInterval": "1s"},
+}
+
+
+class Errors:
+    """The counters of pods: twice as fast at image v2, and at 0 for each new pod."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._since: dict[str, float] = {}
+
+    async def show(self, pod: str) -> str:
+        try:
+            found = await self._world.get(PODS, pod)
+        except ApiError:
+            return ""
+        now = asyncio.get_running_loop().time()
+        since = self._since.setdefault(found["metadata"]["uid"], now)
+        rate = RATE * 2 if image_of(found) == "v2" else RATE
+        return f"errors {rate * (now - since)}\n"
+
+
+async def bind(world: World, zones: Sequence[ZoneSpec], url: str, **spec: Any) -> list[ZoneSpec]:
+    """Create a health check of the zones' group, and return the zones bound to it."""
+    group = zones[0].group
+    fields = {
+        "selector": {"matchLabels": {"rollout-group": group}},
+        "prometheusURL": url,
+        "checks": [CHECK],
+        **spec,
+    }
+    kind = {"apiVersion": HEALTH_CHECKS.api_version, "kind": "RolloutHealthCheck"}
+    fields = {key: value for key, value in fields.items() if value}
+    await world.post(HEALTH_CHECKS, {**kind, "metadata": {"name": group}, "spec": fields})
+    return [replace(zone, annotations={HEALTH_CHECK: f"{group}"}) for zone in zones]
+
+
+async def wait_scraped(url: str, pods: int) -> None:
+    """Wait until so many pods have samples of more than a range: a rollout begins a second ago."""
+    query = "count(count_over_time(errors[8s]) >= 13)"
+
+    async def is_whole() -> bool:
+        asked = f"{url}/api/v1/query?{urlencode({'query': query})}"
+        with await asyncio.to_thread(urlopen, asked) as answer:
+            result = json.load(answer)["data"]["result"]
+        return bool(result) and int(result[0]["value"][1]) == pods
+
+    await wait_true("samples of all pods", is_whole)
+
+
+async def list_deleted(world: World, group: str) -> set[str]:
+    """Return the zones of a group of which the operator has deleted pods."""
+    names = [one.name for one in await world.judge.deletes() if one.is_done]
+    return {name[-3] for name in names if name.startswith(f"{group}-zone-")}
+
+
+async def read_check(world: World, group: str) -> Json:
+    """Return what the status of a health check says of its check."""
+    found = await world.get(HEALTH_CHECKS, group)
+    [entry] = found["status"]["groups"]
+    [check] = entry["checks"]
+    return dict(check)
+
+
+async def test_a_revision_that_doubles_the_errors_stops_after_the_first_zone(world: World) -> None:
+    """It says why with both numbers, whoever kills it, and goes on after a rollback or a bypass."""
+    await install_kinds(world.api)
+    await install_kinds(world.api, FOLDER / "health-checks")
+    await world.grant("health-checks")
+    zones = three_zones("ingester")
+    pods = [f"{zone.name}-{number}" for zone in zones for number in range(3)]
+    async with (
+        serving_metrics(Errors(world).show) as place,
+        scraping(world.folder, place, world.namespace, pods, "500ms") as url,
+    ):
+        names = await world.create(*await bind(world, zones, url))
+        operator = await world.operator(f"-health-checks.allowed-urls={url}")
+        await wait_scraped(url, 9)
+
+        await world.set_image(names, "v2")
+        said = await wait_line(operator, "group=ingester ", 'check \\"errors\\" fails: current')
+        numbers = re.search(r"current ([0-9.]+), baseline ([0-9.]+)", said)
+        assert numbers is not None, said
+        assert [round(float(number) / RATE) for number in numbers.groups()] == [2, 1]
+        assert await list_deleted(world, "ingester") == {"a"}
+
+        for _ in range(3):
+            before = (await read_check(world, "ingester"))["failures"]
+            operator.kill()
+            operator.start()
+            await operator.wait_ready()
+
+            async def is_counted(before: int = before) -> bool:
+                return bool((await read_check(world, "ingester"))["failures"] > before)
+
+            await wait_true("another failure", is_counted)
+        assert await list_deleted(world, "ingester") == {"a"}
+        blocked = ("RolloutBlockedByHealthCheck", "ingester-zone-b")
+        assert blocked in await list_events(world)
+
+        await world.roll(names, "v1")
+        assert await list_deleted(world, "ingester") == {"a"}
+
+        await wait_scraped(url, 9)
+        await world.roll(names, "v3")
+        assert await list_deleted(world, "ingester") == {"a", "b", "c"}
+
+        await wait_scraped(url, 9)
+        await world.set_image(names, "v2")
+        await world.wait_image(f"{names[0]}-2", "v2")
+        until = (datetime.now(UTC) + timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in names:
+            await world.annotate(name, **{HEALTH_CHECK_BYPASS: until})
+        await world.wait_rolled(names)
+    await world.judge.assert_clean()
+
+
+# What lets a rollout to v2 go on all the same, by the name of its group; and its last Event.
+LENIENT: Final[Mapping[str, tuple[Json, str]]] = {
+    "warned": (
+        {"failurePolicy": {"consecutiveFailures": 1, "exceededAction": "Warn"}},
+        "RolloutHealthCheckWarn",
+    ),
+    "empty": (
+        {
+            "query": QUERY.replace("errors", "gone"),
+            "noDataPolicy": {"retryInterval": "1s", "maxAttempts": 2, "exhaustedAction": "Warn"},
+        },
+        "RolloutHealthCheckWarn",
+    ),
+    "wrong": (
+        {
+            "query": QUERY.replace("avg(", ""),
+            "errorPolicy": {"retryInterval": "1s", "maxAttempts": 2, "exhaustedAction": "Warn"},
+        },
+        "RolloutHealthCheckWarn",
+    ),
+    "disabled": ({"disabled": True}, ""),
+}
+
+
+async def test_what_lets_a_rollout_go_on(world: World) -> None:
+    """Warnings, no data, errors, checks by URL, and what is misconfigured, each in its group."""
+    await install_kinds(world.api)
+    await install_kinds(world.api, FOLDER / "health-checks")
+    await world.grant("health-checks")
+    groups = [*LENIENT, "urls", "absent", "other", "first"]
+    zones: dict[str, Sequence[ZoneSpec]] = {
+        name: three_zones(name, replicas=2 if name == "first" else 1)[:2] for name in groups
+    }
+    pods = [f"{zone.name}-{n}" for each in zones.values() for zone in each for n in range(2)]
+    async with (
+        serving_metrics(Errors(world).show) as place,
+        scraping(world.folder, place, world.namespace, pods, "500ms") as url,
+    ):
+        for name, (check, _) in LENIENT.items():
+            zones[name] = await bind(world, zones[name], url, checks=[{**CHECK, **check}])
+        up = {"name": "up", "http": {"url": f"http://{place}/any"}}
+        zones["urls"] = await bind(world, zones["urls"], "", checks=[up])
+        zones["first"] = await bind(world, zones["first"], "", checks=[up], firstZonePods=1)
+        zones["absent"] = [replace(one, annotations={HEALTH_CHECK: "x"}) for one in zones["absent"]]
+        other = {"selector": {"matchLabels": {"a": "b"}}, "onMisconfigured": "Pause"}
+        zones["other"] = await bind(world, zones["other"], url, **other)
+        await world.create(*(zone for each in zones.values() for zone in each))
+        operator = await world.operator("-health-checks.allowed-urls=*")
+        await wait_scraped(url, sum(zone.replicas or 0 for each in zones.values() for zone in each))
+
+        names = [zone.name for each in zones.values() for zone in each]
+        await world.set_image(names, "v2")
+        held = [zone.name for zone in zones["other"]]
+        await world.wait_rolled([name for name in names if name not in held])
+        await wait_line(operator, "group=other ", "its selector does not match")
+        assert await list_deleted(world, "other") == set()
+
+        for name in held:
+            await world.annotate(name, **{HEALTH_CHECK: None})
+        await world.wait_rolled(held)
+        events = await list_events(world)
+        for name, (_, reason) in LENIENT.items():
+            told = {one for one, zone in events if zone.startswith(name)}
+            assert reason in told if reason else not any("HealthCheck" in one for one in told)
+        assert ("RolloutHealthCheckMisconfigured", "absent-zone-b") in events
+    await world.judge.assert_clean()
+
+
+async def list_events(world: World) -> set[tuple[str, str]]:
+    """Return the reasons of Events, with the object of each."""
+    events = await world.api.items(EVENTS, world.namespace)
+    return {(one["reason"], one["regarding"]["name"]) for one in events}
