@@ -14,7 +14,7 @@ from binascii import Error as Base64Error
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 import msgspec
 from cryptography import x509
@@ -41,6 +41,18 @@ if TYPE_CHECKING:
     from rollout_operator.model.diagnosis import BundleFacts
 
 _Chain = Sequence[x509.Certificate]
+# What cryptography raises for what it cannot read, here or when a part is asked for: not all of it
+# is a ValueError, and a TypeError is an encrypted key.
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def main() -> None:
@@ -97,8 +109,9 @@ def trusted_bundle(material: KeyMaterial) -> bytes:
     here, and is not published (D-31).
     """
     old = _load_or_none(material.old_ca)
+    following = _find_signer(material.next_ca, material.next_ca_key)
     cas = (
-        _find_signer(material.next_ca, material.next_ca_key),
+        None if following is None else following.cert,
         _load_root(material),
         next(filter(_is_ca, old), None),
     )
@@ -120,9 +133,12 @@ def load_chain(pem: bytes, what: str) -> _Chain:
     if not pem:
         raise InvalidInput(f"{what}: missing")
     try:
-        return x509.load_pem_x509_certificates(pem)
-    except (ValueError, UnsupportedAlgorithm) as error:
+        chain = x509.load_pem_x509_certificates(pem)
+        for cert in chain:  # what all who use it ask for is read when it is asked for
+            _ = cert.subject, cert.not_valid_before_utc, cert.not_valid_after_utc
+    except _UNREADABLE as error:
         raise InvalidInput(f"{what}: not a certificate in PEM") from error
+    return chain
 
 
 def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
@@ -134,8 +150,7 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
         return serialization.load_pem_private_key(
             pem, password=None, unsafe_skip_rsa_key_validation=True
         )
-    # TypeError is an encrypted key.
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except _UNREADABLE:
         # The cause is left out: a parser may quote the key.
         raise InvalidInput(f"{what}: not a private key in PEM") from None
 
@@ -143,24 +158,32 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
 def fits(cert: x509.Certificate, key: PrivateKeyTypes) -> bool:
     try:
         return _public_bytes(cert.public_key()) == _public_bytes(key.public_key())
-    except (ValueError, UnsupportedAlgorithm):
+    except _UNREADABLE:
         return False
 
 
-def _find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
-    """Return the CA certificate in `pem` that the key belongs to, None where there is none."""
+class _Signer(NamedTuple):
+    cert: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def _find_signer(pem: bytes, key_pem: bytes) -> _Signer | None:
+    """Return the CA in `pem` that can sign with the key, None where there is none."""
     try:
         key = load_key(key_pem, "ca-key")
     except InvalidInput:
         return None
-    return next((ca for ca in _load_or_none(pem) if _is_ca(ca) and fits(ca, key)), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        return None
+    cas = (ca for ca in _load_or_none(pem) if _is_ca(ca) and fits(ca, key))
+    return next((_Signer(ca, key) for ca in cas), None)
 
 
 def read_leaf_name(pem: bytes) -> str:
     try:
         subject = load_chain(pem, "cert")[0].subject
         names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except (InvalidInput, ValueError):
+    except (InvalidInput, *_UNREADABLE):
         return ""
     return str(names[0].value) if len(names) == 1 else ""
 
@@ -183,7 +206,7 @@ def _read_usable(material: KeyMaterial) -> UsableCertificate:
         leaf=_validity(chain),
         ca=_validity([root]),
         may_sign=_find_signer(material.ca, material.ca_key) is not None,
-        next_ca=None if next_ca is None else _validity([next_ca]),
+        next_ca=None if next_ca is None else _validity([next_ca.cert]),
         old_ca=_validity(old) if old else _OVER if material.old_ca else None,
     )
 
@@ -207,7 +230,7 @@ def _find_root(chain: _Chain, cas: _Chain) -> x509.Certificate | None:
 def _is_issued_by(cert: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         cert.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except _UNREADABLE:
         return False
     return _is_ca(issuer)
 
@@ -215,7 +238,7 @@ def _is_issued_by(cert: x509.Certificate, issuer: x509.Certificate) -> bool:
 def _is_ca(cert: x509.Certificate) -> bool:
     try:
         return cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+    except _UNREADABLE:
         return False
 
 
@@ -224,7 +247,7 @@ def _may_serve_as(leaf: x509.Certificate, purpose: x509.ObjectIdentifier) -> boo
         usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return True
-    except (ValueError, x509.DuplicateExtension) as error:
+    except _UNREADABLE as error:
         raise InvalidInput("cert: extensions cannot be read") from error
     return not {purpose, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.isdisjoint(usages)
 
@@ -232,7 +255,7 @@ def _may_serve_as(leaf: x509.Certificate, purpose: x509.ObjectIdentifier) -> boo
 def _names(leaf: x509.Certificate) -> tuple[str, ...]:
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+    except _UNREADABLE:
         return ()
     return tuple(names.get_values_for_type(x509.DNSName))
 
@@ -281,7 +304,10 @@ def issue_leaf(ca: Pair, wanted: Wanted, now: datetime) -> Pair:
 
     Raises InvalidInput where the CA cannot sign.
     """
-    signer, signer_key = _signer(ca)
+    found = _find_signer(ca.cert, ca.key)
+    if found is None:
+        raise InvalidInput("ca-key: not the key of a ca certificate")
+    signer, signer_key = found
     key = ec.generate_private_key(ec.SECP256R1())
     names = [x509.DNSName(name) for name in wanted.names]
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -339,16 +365,6 @@ def carry_out(
 def _with_leaf(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
     leaf = issue_leaf(Pair(cert=material.ca, key=material.ca_key), wanted, now)
     return replace(material, cert=leaf.cert, key=leaf.key)
-
-
-def _signer(ca: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    cert = _find_signer(ca.cert, ca.key)
-    if cert is None:
-        raise InvalidInput("ca-key: not the key of a ca certificate")
-    key = load_key(ca.key, "ca-key")
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidInput("ca-key: not an elliptic curve key")
-    return cert, key
 
 
 def _subject(name: str, wanted: Wanted) -> x509.Name:

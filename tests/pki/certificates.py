@@ -41,15 +41,19 @@ class Legacy(msgspec.Struct, frozen=True, kw_only=True):
     life: timedelta = YEAR
     ca_life: timedelta = YEAR
     names: Sequence[str] = (HOST,)
+    other_names: bytes = b""
+    """In DER, instead of these."""
     key: Key = RSA_KEY
     format: serialization.PrivateFormat = PKCS1
+    signer: Key | None = None
+    """The key of the CA, which is then in the Secret as well."""
     is_ca: bool = True
     """Whether what signs says that it may."""
     usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH
     issued_to: str = "rollout-operator"
 
     def data(self) -> dict[str, bytes]:
-        ca_key = ec.generate_private_key(ec.SECP256R1())
+        ca_key = self.signer or ec.generate_private_key(ec.SECP256R1())
         issuer = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Grafana Labs")])
         ca = (
             self._builder(issuer, issuer, self.ca_life)
@@ -62,17 +66,25 @@ class Legacy(msgspec.Struct, frozen=True, kw_only=True):
         leaf = (
             self._builder(subject, issuer, self.life)
             .public_key(self.key.public_key())
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(
+                x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, self.other_names)
+                if self.other_names
+                else x509.SubjectAlternativeName(names),
+                critical=False,
+            )
             .add_extension(x509.ExtendedKeyUsage([self.usage]), critical=False)
             .sign(ca_key, hashes.SHA256())
         )
         pem = serialization.Encoding.PEM
         plain = serialization.NoEncryption()
-        return {
+        made = {
             "ca": ca.public_bytes(pem),
             "cert": leaf.public_bytes(pem),
             "key": self.key.private_bytes(pem, self.format, plain),
         }
+        if self.signer is not None:
+            made["ca-key"] = self.signer.private_bytes(pem, self.format, plain)
+        return made
 
     def _builder(
         self, subject: x509.Name, issuer: x509.Name, life: timedelta
@@ -85,6 +97,13 @@ class Legacy(msgspec.Struct, frozen=True, kw_only=True):
             .not_valid_before(self.start)
             .not_valid_after(self.start + life)
         )
+
+
+def edit(pem: bytes, old: bytes, new: bytes) -> bytes:
+    """Return the certificate with other bytes in its DER, of which the signature knows nothing."""
+    der = load(pem).public_bytes(serialization.Encoding.DER)
+    assert der.count(old) == 1
+    return ssl.DER_cert_to_PEM_cert(der.replace(old, new)).encode()
 
 
 def load(pem: bytes) -> x509.Certificate:

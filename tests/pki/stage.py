@@ -33,7 +33,17 @@ from rollout_operator.planning.certificate import Wanted
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_client import FakeClient, meta_of
 from tests.fakes_clock import EPOCH, FakeClock
-from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, client_context, shake_hands, verify
+from tests.pki.certificates import (
+    PKCS8,
+    RSA_KEY,
+    WANTED,
+    YEAR,
+    Legacy,
+    client_context,
+    edit,
+    shake_hands,
+    verify,
+)
 from tests.stories import Steps
 from tests.web import client_stage
 
@@ -195,6 +205,12 @@ ENCRYPTED = ec.generate_private_key(ec.SECP256R1()).private_bytes(
 )
 OTHER = Legacy().data()
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 (weak on purpose: TLS must refuse it)
+# An address of X.400, which cryptography refuses with an error of its own.
+X400 = bytes.fromhex("3004a3020500")
+LONG = Legacy(signer=ec.generate_private_key(ec.SECP256R1()), ca_life=50 * YEAR).data()
+# In DER: the version of a certificate, and the year in which LONG's CA ends.
+V3, V8 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
+ENDS, YEAR_0 = b"\x18\x0f%d" % (EPOCH + 50 * YEAR).year, b"\x18\x0f0000"
 FOREIGN = Legacy(issued_to="etcd.example").data()
 # What becomes of the data of a Secret.
 KINDS: dict[str, Callable[[Data], Data]] = {
@@ -227,6 +243,13 @@ KINDS: dict[str, Callable[[Data], Data]] = {
     "as cert-manager does": lambda _: {"tls.crt": FOREIGN["cert"], "tls.key": FOREIGN["key"]},
     "garbage": lambda _: {"cert": b"garbage", "key": b"garbage"},
     "due": lambda _: Legacy(start=EPOCH - 300 * DAY).data(),
+    "names of an odd kind": lambda _: Legacy(other_names=X400).data(),
+    "cert of an odd version": lambda data: {**data, "cert": edit(data["cert"], V3, V8)},
+    "ca of an odd version": lambda data: {**data, "ca": edit(data["ca"], V3, V8)},
+    "a next CA of an odd time": but(
+        **{"next-ca": edit(LONG["ca"], ENDS, YEAR_0), "next-ca-key": LONG["ca-key"]}
+    ),
+    "an RSA key of its CA": lambda _: Legacy(signer=RSA_KEY, ca_life=5 * YEAR).data(),
     "another CA as old-ca": lambda data: {**data, "old-ca": OTHER["ca"]},
     "upstream's over ours": lambda data: {**data, **Legacy().data()},
     "key in ca": lambda data: {**data, "ca": data["key"]},
