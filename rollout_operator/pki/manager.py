@@ -7,6 +7,7 @@ what the winner wrote. Of the Secret, labels, annotations, type and data that is
 
 import asyncio
 import dataclasses
+import signal
 import sys
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -33,6 +34,7 @@ from rollout_operator.model.names import (
     UnknownOutcome,
     Unreachable,
 )
+from rollout_operator.model.units import format_duration
 from rollout_operator.pki.material import Examined, Issue, KeyMaterial, Question, Refused
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import (
@@ -242,11 +244,19 @@ async def ask_child(question: Question) -> Examined:
             # Keys pass through pipes: no other process sees them.
             raw = await _run(_PROGRAM.format(path=path), msgspec.msgpack.encode(question))
         reply = msgspec.msgpack.decode(raw, type=Examined | Refused)
-    except (OSError, TimeoutError, msgspec.MsgspecError) as error:
-        raise NoAnswer("cannot read certificates: their process did not answer") from error
+    except TimeoutError as error:
+        raise _no_answer(f"did not answer within {format_duration(_ANSWER_LIMIT)}") from error
+    except OSError as error:
+        raise _no_answer(f"cannot be started: {error.strerror or error}") from error
+    except msgspec.MsgspecError as error:
+        raise _no_answer("gave an answer that cannot be read") from error
     if isinstance(reply, Refused):
         raise InvalidInput(reply.why)
     return reply
+
+
+def _no_answer(why: str) -> NoAnswer:
+    return NoAnswer(f"cannot read certificates: their process {why}")
 
 
 async def _run(program: str, given: bytes) -> bytes:
@@ -263,7 +273,17 @@ async def _run(program: str, given: bytes) -> bytes:
     finally:
         if process.returncode is None:
             process.kill()
+    if process.returncode:
+        raise _no_answer(f"ended {_name_end(process.returncode)}")
     return printed
+
+
+def _name_end(status: int) -> str:
+    if status > 0:
+        return f"with status {status}"
+    if -status == signal.SIGKILL:
+        return "by a kill signal, as where memory runs out"
+    return f"by signal {-status}"
 
 
 class Publisher(Protocol):

@@ -286,7 +286,11 @@ def _renewal(case: _Case) -> Decision | None:
         return Decision(
             step=CertificateStep.ISSUE_LEAF, reason=f"{ends}: a third of its life is left"
         )
-    lack = f"ends at {format_rfc3339(case.held.ca.end)}" if case.held.may_sign else "has no key to sign with"
+    lack = (
+        f"ends at {format_rfc3339(case.held.ca.end)}"
+        if case.held.may_sign
+        else "has no key to sign with"
+    )
     return Decision(step=CertificateStep.INTRODUCE_CA, reason=f"{ends}, and its ca {lack}")
 
 

@@ -4,12 +4,14 @@ import asyncio
 import os
 import ssl
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.names import InvalidInput
+from rollout_operator.pki import manager
 from rollout_operator.pki.certificates import answer, carry_out, issue_ca
 from rollout_operator.pki.manager import NoAnswer, ask_child
 from rollout_operator.pki.material import Issue, KeyMaterial, Pair, Question
@@ -98,16 +100,32 @@ async def test_another_process_refuses_as_this_one_would() -> None:
         await ask_child(question)
 
 
-@pytest.mark.parametrize("python", ["/bin/false", "/bin/true", "/nowhere", "/dev/null"])
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 3", "ended with status 3"),
+        ("kill -KILL $$", "ended by a kill signal, as where memory runs out"),
+        ("kill -ABRT $$", "ended by signal 6"),
+        ("exit 0", "gave an answer that cannot be read"),
+        ("exec sleep 60", "did not answer within 100ms"),
+        ("", "cannot be started: Permission denied"),
+    ],
+)
 async def test_what_is_not_known_of_a_certificate_changes_no_secret(
-    python: str, monkeypatch: pytest.MonkeyPatch
+    script: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """TLS-10: an answer that does not come is no broken certificate, which would be replaced."""
     secrets = SecretClient(Legacy().data())
     rig = Rig(secrets, ask=ask_child)
-    monkeypatch.setattr(sys, "executable", python)
-    with pytest.raises(NoAnswer):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755 if script else 0o644)
+    monkeypatch.setattr(sys, "executable", str(python))
+    if "within" in why:
+        monkeypatch.setattr(manager, "_ANSWER_LIMIT", timedelta(milliseconds=100))
+    with pytest.raises(NoAnswer) as caught:
         await rig.controller.reconcile()
+    assert str(caught.value) == f"cannot read certificates: their process {why}"
     assert secrets.calls == ["get secrets/certificate"]
 
 
