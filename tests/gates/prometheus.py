@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from rollout_lab.model.history import Commit
 from rollout_lab.nodes.behaviour import image_of
@@ -18,9 +18,12 @@ from rollout_lab.world import Sandbox
 from rollout_operator.kube.api import PODS
 from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.outbound import HttpAnswer, NoAnswer, Outbound, Request
+from tests.gates.trees import health_check_tree
 
 QUERY: Final = "scalar(sum(rate(errors{${targetMatchers}}[${range}])))"
 SUCCESS: Final = "${current} <= bool (1.5 * ${baseline})"
+NAME: Final = "ingester-health"
+WAYS: Final = ("true", "pass", "fail", "flapping", "nodata", "error", "slow", "dead")
 _PODS: Final = re.compile(r'pod=~"([^"]*)".*\[(\w+)\]')
 _SAMPLES: Final = 20
 _NUMBER: Final = re.compile(r"[\d.]+(?:e-?\d+)?")
@@ -39,6 +42,9 @@ class ScriptedPrometheus(Outbound):
         self._images: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
 
     def watch(self, sandbox: Sandbox) -> None:
+        """Begin anew with a cluster."""
+        self.how = "true"
+        self._images.clear()
         self._sandbox = sandbox
         sandbox.api.on_commit(self._on_commit)
 
@@ -92,6 +98,21 @@ class ScriptedPrometheus(Outbound):
         if commit.resource == PODS:
             image = image_of(commit.after) if commit.after else ""
             self._images[commit.name].append((self._sandbox.api.now(), image))
+
+
+def render_check(namespace: str, **spec: Any) -> dict[str, Any]:
+    """Return a health check of group `ingester` that looks back for ten seconds."""
+    check = {
+        "name": "errors",
+        "query": QUERY,
+        "successQuery": SUCCESS,
+        "currentRange": "10s",
+        "failurePolicy": {"reevaluationInterval": "10s", "consecutiveFailures": 2},
+    }
+    tree = health_check_tree(NAME, checks=[check], **spec)
+    tree["spec"]["prometheusURL"] = f"http://prometheus.{namespace}.svc:9090"
+    tree["metadata"] = {"name": NAME}
+    return tree
 
 
 def _render(status: int, tree: Mapping[str, object]) -> HttpAnswer:

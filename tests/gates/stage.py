@@ -14,13 +14,10 @@ from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
 from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
-from tests.gates.prometheus import QUERY, SUCCESS, ScriptedPrometheus
-from tests.gates.trees import health_check_tree
+from tests.gates.prometheus import NAME, ScriptedPrometheus, render_check
 from tests.operator import stage as operator
 from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.simulation.scenarios import People
-
-NAME = "ingester-health"
 
 
 class GateStage(operator.OperatorStage):
@@ -62,26 +59,16 @@ class GateStage(operator.OperatorStage):
 
     async def do_check(self, *changes: str) -> None:
         """Create the health check, or change it: `firstZonePods=1`, `check.disabled=true`."""
-        one: dict[str, Any] = {
-            "name": "errors",
-            "query": QUERY,
-            "successQuery": SUCCESS,
-            "currentRange": "1m",
-            "failurePolicy": {"reevaluationInterval": "30s", "consecutiveFailures": 2},
-        }
-        url = f"http://prometheus.{self.sandbox.namespace}.svc:9090"
-        labels = {"rollout-operator/tests": "gates"}
-        spec: dict[str, Any] = {
-            "checks": [one],
-            "prometheusURL": url,
-            "selector": {"matchLabels": labels},
-        }
+        tree = render_check(self.sandbox.namespace)
+        spec = tree["spec"]
+        [one] = spec["checks"]
+        one |= {"currentRange": "1m"}
+        one["failurePolicy"]["reevaluationInterval"] = "30s"
+        spec["selector"] = {"matchLabels": {"rollout-operator/tests": "gates"}}
         for name, value in (change.split("=", 1) for change in changes):
             target = one if name.startswith("check.") else spec
             text: object = int(value) if value.isdigit() else value
             target[name.removeprefix("check.")] = text
-        tree = health_check_tree(NAME, **spec)
-        tree["metadata"] = {"name": NAME}
         call = ApiRequest(verb="create", resource=ROLLOUT_HEALTH_CHECKS, body=tree)
         if self._fetch() is not None:
             call = replace(call, verb="patch", name=NAME, content_type=MERGE_PATCH)

@@ -20,6 +20,7 @@ from rollout_operator.kube.api import (
     LEASES,
     MULTI_AZ_ROLLOUTS,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     STATEFULSETS,
     ZONE_BUDGETS,
 )
@@ -154,6 +155,7 @@ class Book(msgspec.Struct):
     maps: list[Commit] = []  # writes of ConfigMaps: of the zone tracker, there is no other
     budgets: list[Commit] = []  # writes of zone-aware disruption budgets
     policies: list[Commit] = []  # writes of MultiAZRollouts
+    checks: list[Commit] = []  # writes of health checks between zones
     releases: list[Commit] = []  # writes of the kinds of releases, those of Flux included
     leases: list[Commit] = []  # writes of Leases: of the election, there is no other
     evictions: dict[int, Called] = {}
@@ -247,6 +249,7 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
     ours = {
         ZONE_BUDGETS.plural: book.budgets,
         MULTI_AZ_ROLLOUTS.plural: book.policies,
+        ROLLOUT_HEALTH_CHECKS.plural: book.checks,
         CONFIG_MAPS.plural: book.maps,
     }
     if plural in ours:

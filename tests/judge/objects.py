@@ -33,6 +33,8 @@ PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
 PREPARE: Final = "grafana.com/prepare-downscale"
 SOAK: Final = "grafana.com/rollout-zone-soak"
+CHECK: Final = "grafana.com/rollout-health-check"
+BYPASS: Final = "grafana.com/rollout-health-check-bypass-until"
 MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
 RECORD: Final = "grafana.com/rollout-operator-disruption"
 TIME_UNITS: Final = {
@@ -50,6 +52,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     owner: str = ""  # UID of the StatefulSet that controls it, empty if none does
     revision: str = ""
+    created: str = ""
     is_terminating: bool = False
     is_ready: bool = True
     """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
@@ -70,6 +73,8 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1  # how many ordinals may be missing in this zone
     is_paused: bool = False
     soak: timedelta = timedelta(0)  # how long other zones must be whole before one is begun
+    check: str = ""  # the health check that it is bound to
+    bypass: str = ""  # until when that is waived
     strategy: str = "OnDelete"
     generation: int = 1
     observed: int = 1
@@ -104,6 +109,7 @@ def read_pod(pod: Json) -> Pod:
         uid=meta["uid"],
         owner=owners[0] if owners else "",
         revision=meta.get("labels", {}).get(REVISION, ""),
+        created=meta.get("creationTimestamp", ""),
         is_terminating="deletionTimestamp" in meta,
         is_ready=_is_ready(pod),
         is_crash_looping=_is_crash_looping(pod),
@@ -127,6 +133,8 @@ def read_set(found: Json) -> Set:
         limit=read_limit(annotations.get(MAX_UNAVAILABLE), replicas),
         is_paused=is_brake_on(annotations.get(PAUSED)),
         soak=read_time(annotations.get(SOAK, "")),
+        check=annotations.get(CHECK, ""),
+        bypass=annotations.get(BYPASS, ""),
         strategy=spec.get("updateStrategy", {}).get("type", ""),
         generation=meta.get("generation", 0),
         observed=status.get("observedGeneration", 0),

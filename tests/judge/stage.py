@@ -59,6 +59,8 @@ PLACES: Final = {
     "update_revision": ("status", "updateRevision"),
     "current_revision": ("status", "currentRevision"),
     "limit": ("metadata", "annotations", "rollout-max-unavailable"),
+    "check": ("metadata", "annotations", "grafana.com/rollout-health-check"),
+    "bypass": ("metadata", "annotations", "grafana.com/rollout-health-check-bypass-until"),
     "paused": ("metadata", "annotations", "grafana.com/rollout-paused"),
     "path": ("metadata", "annotations", "grafana.com/prepare-downscale-http-path"),
     "last": ("metadata", "annotations", "grafana.com/last-downscale"),
@@ -523,6 +525,42 @@ class Words(HistoryBuilder):
         said = "{" if where == "garbage" else json.dumps({"lastDownscaled": text})
         data: JsonObject = {} if text is None else {"zone-a": said}
         return self.write(at, api.CONFIG_MAPS, "zone-tracker", {"data": data}, actor=actor)
+
+    # Health checks
+
+    def health(
+        self,
+        at: float,
+        passed: str = "",
+        *,
+        result: str = "",
+        seen: float = 0,
+        back: str = "",
+        late: str = "",
+    ) -> Self:
+        """Write a health check of all zones: which its gate let begin, and what was found `seen`.
+
+        Its range is ten seconds; zones that go `back` ran the revision `new` before, and of those
+        that are `late` the rollout was seen only after all pods had been created.
+        """
+        records: list[JsonObject] = [
+            {
+                "name": full(letter),
+                "updateRevision": "new",
+                "stableRevision": "new" if letter in back else "old",
+                "seenAt": "9" if letter in late else "",
+                **({"passedAt": MOMENT} if letter in passed else {}),
+            }
+            for letter in "abc"
+        ]
+        evaluated = format_rfc3339(EPOCH + s(seen))
+        state: JsonObject = {"name": "errors", "result": result, "evaluatedAt": evaluated}
+        group: JsonObject = {"group": "ingester", "statefulSets": [*records]}
+        if result:
+            group["checks"] = [state]
+        spec: JsonObject = {"checks": [{"name": "errors", "currentRange": "10s"}]}
+        body: JsonObject = {"spec": spec, "status": {"groups": [group]}}
+        return self.write(at, api.ROLLOUT_HEALTH_CHECKS, "health", body, actor=OPERATOR)
 
     # Policies
 

@@ -10,6 +10,7 @@ from tests.judge import (
     budgets,
     departures,
     downscales,
+    gates,
     releases,
     requests,
     reviews,
@@ -47,6 +48,7 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
     found = [
         *rollouts.list_broken(book),
         *rollouts.list_foreign(book),
+        *gates.list_broken(book),
         *batches.list_broken(book),
         *departures.list_broken(book),
         *releases.list_broken(book),

@@ -29,7 +29,7 @@ from tests.simulation.scenarios_book import MAKERS, get_scenario
 CHUNK: Final = 8
 ROTATION: Final = (
     *("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7-wide", "s10", "s11", "s12", "s13"),
-    *("s14", "s14-watched", "s16", "walk", "both"),
+    *("s14", "s14-watched", "s16", "s17", "s17-elected", "walk", "both"),
     *("s5-contested", "s5-edited", "s5-edited-tracked"),
     *("s5-tracked", "s7-tracked", "s8", "s8-two", "s8-turns", "s8-streamed", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),

@@ -188,6 +188,7 @@ class _Run:
             choose=scenario.make_choice(split(seed, "pods")),
             faults=self._course.make_faults(self._record),
             completes_on_delete=split(seed, "kubernetes").random() < 0.5,
+            open_outbound=scenario.open_outbound,
         )
         self._worlds.append(sandbox)
         self._recorder.history = sandbox.history

@@ -44,6 +44,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.model.names import LAST_DOWNSCALE, REVISION_LABEL
 from rollout_operator.model.scaling import format_entry
+from rollout_operator.outbound import Outbound
 from tests.judge.promises import QUIET
 from tests.simulation.runtime import BACK_AFTER
 
@@ -327,6 +328,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """Flags of the operator, beside those that every sandbox gives."""
     back_after: timedelta = BACK_AFTER
     """For how long a process that ended is away."""
+    open_outbound: Callable[[timedelta], Outbound] | None = None
+    """Opens the way to servers that tenants name."""
 
 
 def list_zones(size: Size, group: str = GROUP) -> list[ZoneSpec]:

@@ -102,6 +102,7 @@ _OF_THEIR_SIZE: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s14": (sets.returned, FULL),
     "s14-watched": (watch(sets.returned), FULL),
     "s16": (rollouts.soaked, FULL),
+    "s17": (rollouts.gated, FULL),
     "walk": (sets.walked, FULL),
     "both": (downscales.rolled_and_downscaled, _WIDE),
     "s1-left": (leave(rollouts.plain), FULL),
@@ -118,7 +119,19 @@ _OF_THEIR_SIZE: Final[Mapping[str, tuple[Maker, Size]]] = {
     "r2": (releases.reconsidered, Size(3, 1)),
     "r3": (releases.frozen, Size(2, 1)),
 }
-_ELECTED: Final = ["s1", "s5", "s7", "s8", "p1", "p3", "s1-left", "s8-left", "both-left", "p1-left"]
+_ELECTED: Final = [
+    "s1",
+    "s17",
+    "s5",
+    "s7",
+    "s8",
+    "p1",
+    "p3",
+    "s1-left",
+    "s8-left",
+    "both-left",
+    "p1-left",
+]
 _SMALL: Final = ["s1", "s2", "s5", "s6", "s7", "s8", "s9", "both", "s12", "s14", "p1"]
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     **_OF_THEIR_SIZE,

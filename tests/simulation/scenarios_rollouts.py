@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from rollout_lab.nodes.behaviour import DEFAULT
 from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.model.names import ZONE_SOAK
+from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
+from rollout_operator.model.names import HEALTH_CHECK, ZONE_SOAK
+from tests.gates.prometheus import NAME, WAYS, ScriptedPrometheus, render_check
 from tests.simulation.scenarios import People, Scenario, Script, Size, crashing_at, list_zones
 from tests.simulation.scenarios_drains import create_budget, zone_budget
 
@@ -70,6 +72,35 @@ def soaked(size: Size) -> Scenario:
             await rolling(zones, "v1")(people)
 
     return Scenario("s16", size, zones, script)
+
+
+def gated(size: Size) -> Scenario:
+    """S17: a health check is between the zones, whose Prometheus lies, fails, is slow or dead."""
+    prometheus = ScriptedPrometheus()
+    zones = [replace(zone, annotations={HEALTH_CHECK: NAME}) for zone in list_zones(size)]
+
+    async def prepare(people: People) -> None:
+        prometheus.watch(people.sandbox)
+        prometheus.ratios["v2"] = people.rng.choice((0.1, 0.2))
+        await people.post(ROLLOUT_HEALTH_CHECKS, render_check(people.sandbox.namespace))
+
+    async def script(people: People) -> None:
+        await rolling(zones, "v2")(people)
+        for _ in range(people.rng.randint(0, 4)):
+            await people.wait(0, 40)
+            if people.rng.random() < 0.7:
+                prometheus.how = people.rng.choice(WAYS)
+            else:
+                pod = f"{people.rng.choice(zones).name}-{people.rng.randrange(size.pods)}"
+                await people.attempt(people.end_pod, pod)
+        if people.rng.random() < 0.3:
+            await rolling(zones, "v1")(people)
+        await people.wait(0, 60)
+        prometheus.how = "pass"
+
+    return Scenario(
+        "s17", size, zones, script, prepare=prepare, open_outbound=lambda limit: prometheus
+    )
 
 
 def two_at_a_time(size: Size) -> Scenario:

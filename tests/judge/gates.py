@@ -1,0 +1,147 @@
+"""What is promised of health checks between zones: SI-28, by the objects as they were written.
+
+At each delete of a pod that was up the status must say that the gate of its zone has passed, unless
+it is the first zone, goes back, or somebody let it through. When that is written, the status must
+show that all checks passed on pods that had been updated for as long as their range.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Commit
+from rollout_lab.world import EPOCH
+
+from tests.judge.book import Book, Track, World
+from tests.judge.deletes import Delete, map_deletes
+from tests.judge.objects import Json, Pod, Set, read_time
+from tests.judge.promises import Violation
+
+_RANGE: Final = "5m"
+_Tracks = dict[str, Track[Json | None]]
+
+
+def list_broken(book: Book) -> Iterator[Violation]:
+    if not book.checks:
+        return
+    deletes, world = map_deletes(book), World()
+    tracks: _Tracks = {}
+    for commit in book.checks:
+        tracks.setdefault(commit.name, Track()).add(commit.at, commit.after)
+    left = list(book.checks)
+    for write in book.writes:
+        while left and left[0].revision < write.commit.revision:
+            yield from _judge_marks(left.pop(0), world, book.promises.time_error)
+        pod, delete = write.ended_pod, deletes.get(write.commit.call)
+        if pod is not None and delete is not None and not _is_repeated(delete, deletes, world):
+            yield from _judge_delete(pod, delete, world, tracks, write.at - book.promises.known)
+        world.take(write)
+
+
+def _is_repeated(delete: Delete, deletes: Mapping[int, Delete], world: World) -> bool:
+    """Return whether it was requested first while the pod was down, which waits for no check."""
+    name, (uid, _) = delete.called.request.name, delete.precondition
+    up_since = world.up_since.get(name, timedelta(0))
+    return any(one.precondition[0] == uid and one.sent_at < up_since for one in deletes.values())
+
+
+def _judge_delete(
+    pod: Pod, delete: Delete, world: World, tracks: _Tracks, since: timedelta
+) -> Iterator[Violation]:
+    owner = world.sets.get(pod.owner)
+    if owner is None or not owner.check or not world.serves(pod):
+        return
+    since = delete.cut(since)
+    zones = world.window(owner.uid, since)
+    if any(zone.check != owner.check or zone.bypass for zone in zones):
+        return  # judged where nothing but time changes what is requested
+    revisions = {zone.update_revision for zone in zones}
+    if len(revisions) > 1:
+        return
+    states = tracks[owner.check].window(since, delete.called.at) if owner.check in tracks else ()
+    if states and not any(_lets(state, owner, world) for state in states):
+        at = delete.called.at
+        yield Violation("SI-28", at, f"delete of {pod.name}: {owner.check} did not let it begin")
+
+
+def _lets(check: Json | None, owner: Set, world: World) -> bool:
+    """Return whether a status lets a zone go on."""
+    if check is None:
+        return True
+    found = _find_records(check, owner)
+    own = found.get(owner.name)
+    if own is None:
+        return False
+    if "passedAt" in own or own.get("stableRevision") == owner.update_revision:
+        return True
+    others = _list_recorded(found, owner, world)
+    return not any(_list_updated(zone, found[zone.name], world) for zone in others)
+
+
+def _find_records(check: Json, owner: Set) -> dict[str, Json]:
+    """Return what a status has of the StatefulSets of a group, for their newest revisions."""
+    groups: Any = child(check, "status").get("groups", ())
+    for group in groups:
+        if group["group"] == owner.group:
+            return {one["name"]: one for one in group["statefulSets"]}
+    return {}
+
+
+def _list_recorded(found: dict[str, Json], owner: Set, world: World) -> list[Set]:
+    """Return the other zones that are recorded at the revision they want."""
+    return [
+        zone
+        for zone in world.sets.values()
+        if zone.group == owner.group and zone.uid != owner.uid
+        if found.get(zone.name, {}).get("updateRevision") == zone.update_revision
+        if found[zone.name].get("stableRevision") != zone.update_revision
+    ]
+
+
+def _list_updated(zone: Set, record: Json, world: World) -> list[str]:
+    """Return the pods that were created at the update revision since that is recorded."""
+    pods = [world.pods[name] for name in zone.pod_names if name in world.pods]
+    return [
+        pod.name
+        for pod in pods
+        if pod.revision == zone.update_revision and pod.created >= record["seenAt"]
+    ]
+
+
+def _judge_marks(commit: Commit, world: World, error: timedelta) -> Iterator[Violation]:
+    """Judge that a zone is let begin by checks that passed on samples of updated pods alone."""
+    if commit.before is None or commit.after is None:
+        return
+    for zone in [one for one in world.sets.values() if one.check == commit.name]:
+        before = _find_records(commit.before, zone).get(zone.name, {})
+        found = _find_records(commit.after, zone)
+        own = found.get(zone.name, {})
+        others = _list_recorded(found, zone, world)
+        updated = [
+            name for other in others for name in _list_updated(other, found[other.name], world)
+        ]
+        if "passedAt" in before or "passedAt" not in own or zone.bypass or not updated:
+            continue
+        since = max(world.up_since.get(name, timedelta.max) for name in updated)
+        for check, why in _list_failed(commit.after, zone, since, error):
+            text = f"{zone.name} was let begin by {commit.name}: {check} {why}"
+            yield Violation("SI-28", commit.at, text)
+
+
+def _list_failed(
+    found: Json, zone: Set, since: timedelta, error: timedelta
+) -> Iterator[tuple[str, str]]:
+    groups: Any = child(found, "status").get("groups", ())
+    [states] = [one.get("checks", ()) for one in groups if one["group"] == zone.group]
+    results = {one["name"]: one for one in states}
+    checks: Any = child(found, "spec")["checks"]
+    for check in checks:
+        state = results.get(check["name"])
+        if state is None or state.get("result") != "pass":
+            yield check["name"], "has not passed"
+            continue
+        span = read_time(check.get("currentRange", _RANGE))
+        begin = datetime.fromisoformat(state["evaluatedAt"]) - EPOCH - span
+        if begin + error < since:
+            yield check["name"], f"reaches back to {begin.total_seconds():.1f} s"
