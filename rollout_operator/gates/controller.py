@@ -116,13 +116,13 @@ class HealthCheckController(Feature):
         following = context.open("following health checks", Priority.LIST)
         recording = context.open("recording health checks", Priority.ANSWER)
         self._store = WatchedStore()
-        collection: Collection[AnyWatched] = Collection(
+        collection = Collection(
             resource=ROLLOUT_HEALTH_CHECKS,
             namespace=namespace,
             decode=watch_health_check,
             store=self._store,
         )
-        self._follow = FollowedKind(following, collection, context.make_informer)
+        self._kind = FollowedKind(following, collection, context.make_informer)
         self._newest = NewestObjects(self._store.get, namespace, recording, watch_health_check)
         self._writer = StatusWriter(recording, ROLLOUT_HEALTH_CHECKS, self._newest)
         self._metrics = GateMetrics(context.metrics.registry)
@@ -140,7 +140,8 @@ class HealthCheckController(Feature):
             rng=context.rng,
         )
         self.controllers = (self.controller,)
-        self._follow.on_change(self._on_check)
+        self._kind.on_change(self._on_check)
+        self._kind.on_news(self._wake_rollouts)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
 
@@ -154,13 +155,13 @@ class HealthCheckController(Feature):
     def judge(self, group: Group) -> Mapping[Uid, HealthGate]:
         """Return what health checks say of the StatefulSets of a group."""
         absence = ""
-        if self._follow.is_absent or self._follow.is_forbidden:
+        if self._kind.is_absent or self._kind.is_forbidden:
             absence = "the cluster does not have this kind"
-            if self._follow.is_forbidden:
+            if self._kind.is_forbidden:
                 absence = "the operator may not list objects of this kind"
-        elif (lack := self._follow.lack) is not None:
+        elif (lack := self._kind.lack) is not None:
             return judge_unread(group, lack)
-        elif self._follow.age > SNAPSHOT_LIMIT:
+        elif self._kind.age > SNAPSHOT_LIMIT:
             return judge_unread(group, STALE_SNAPSHOT)
         return judge_group(group, self._find, absence, self._reconciles.get_error)
 
@@ -170,7 +171,7 @@ class HealthCheckController(Feature):
                 yield found
 
     async def _run(self) -> None:
-        await self._follow.run(self._context.clock)
+        await self._kind.run(self._context.clock)
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         newest = self._newest.get(name)

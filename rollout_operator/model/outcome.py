@@ -207,7 +207,7 @@ class Code(StrEnum):
     BAD_REFERENCE = ("bad_reference", Family.ZONE_HELD,
         "the object that a zone mirrors is absent, may not be read, or shows no usable replicas",
         "correct the annotation, or the Role, that the message names")
-    HEALTH_CHECK_BROKEN = ("health_check_broken", Family.ZONE_HELD,
+    HEALTH_CHECK_BROKEN = ("health_check_broken", Family.WAITS,
         "the RolloutHealthCheck of a zone cannot be obeyed, and its spec.onMisconfigured is Pause",
         "correct what the message names")
     BAD_DELAY = ("bad_delay", Family.ZONE_HELD,
