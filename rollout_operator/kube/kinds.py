@@ -171,20 +171,24 @@ class FollowedKind(Generic[Cached]):
 
     async def _find_served(self) -> Resource | None:
         """Return the first version that can be listed; None leaves the reason in `_error`."""
+        absence: NotFound | None = None
         for resource in self._versions:
             try:
                 if self._check is not None:
                     await self._check()
                 await self._client.fetch_page(resource, self._collection.namespace, limit=1)
+            except NotFound as error:
+                absence = error  # of this version: the next may be served
             except ApiError as error:
                 self._record(error)
-                if not isinstance(error, NotFound):
-                    return None
+                return None
             else:
                 self._set_error(None)
                 return resource
-        if self._may_go and self.is_absent:
-            self._forget()
+        if absence is not None:
+            self._record(absence)
+            if self._may_go:
+                self._forget()
         return None
 
     def _record(self, error: ApiError) -> None:
