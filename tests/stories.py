@@ -15,6 +15,9 @@ In a table each line is a case of its own, beneath a heading that says what its 
 An outcome of several lines goes on beneath, each line behind a `|`. What stands before the first
 story or heading says what the file is about.
 
+A test of tables is `test_case = check_tables(__file__, names=show_name)`, one of stories
+`test_story = check_stories(__file__, names=NameStage)`: both name the texts beside the module.
+
 To write a new one, type title and commands, have the outcomes written, and read them: they are
 what the test claims to be right. The command `?` fails with a list of all commands.
 """
@@ -23,9 +26,9 @@ import asyncio
 import inspect
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
@@ -93,6 +96,43 @@ def read_stories(*paths: Path) -> "list[ParameterSet]":
         for path in sorted(paths)
         for story in _parse(path, path.read_text("utf-8"))
     ]
+
+
+def check_tables(
+    file: str, folder: str = ".", /, **show: Callable[[str], str]
+) -> Callable[[Story, Golden], None]:
+    """Return a test of the tables beside a module, which shows what comes of the case on a line."""
+
+    @pytest.mark.parametrize("story", _read_beside(file, folder, show))
+    def check(story: Story, golden: Golden) -> None:
+        [case] = story.commands
+        story.check(show[story.path.stem](case), golden)
+
+    return check
+
+
+def check_stories(
+    file: str, folder: str = ".", /, **stages: "Callable[..., Stage]"
+) -> Callable[[Story, Golden, pytest.FixtureRequest], Coroutine[Any, Any, None]]:
+    """Return a test of the stories beside a module; what a stage has to be given are fixtures."""
+
+    @pytest.mark.parametrize("story", _read_beside(file, folder, stages))
+    async def check(story: Story, golden: Golden, request: pytest.FixtureRequest) -> None:
+        stage = stages[story.path.stem]
+        wanted = inspect.signature(stage).parameters.values()
+        names = [
+            one.name
+            for one in wanted
+            if one.kind is not one.VAR_KEYWORD and one.default is one.empty
+        ]
+        given = {name: request.getfixturevalue(name) for name in names}
+        story.check(await stage(**given).play(story.commands), golden)
+
+    return check
+
+
+def _read_beside(file: str, folder: str, names: Iterable[str]) -> "list[ParameterSet]":
+    return read_stories(*(Path(file).parent / folder / f"{name}.txt" for name in names))
 
 
 def _parse(path: Path, text: str) -> list[Story]:

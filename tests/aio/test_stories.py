@@ -2,10 +2,7 @@
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
-from typing import Final
 
-import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,23 +12,19 @@ from rollout_operator.aio.queue import Backoff, WorkQueue
 from tests.aio.stages import THEN, FlightStage, PageStage, QueueStage, RewriteStage, TableStage
 from tests.examples import repeatable
 from tests.fakes_clock import FakeClock
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import in_virtual_time
 
-STAGES: Final = {
-    "flights": FlightStage,
-    "queue": QueueStage,
-    "rewrites": RewriteStage,
-    "shared": PageStage,
-    "tables": TableStage,
-}
-
-
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await STAGES[story.path.stem]().play(story.commands), golden)
+test_story = in_virtual_time(
+    check_stories(
+        __file__,
+        flights=FlightStage,
+        queue=QueueStage,
+        rewrites=RewriteStage,
+        shared=PageStage,
+        tables=TableStage,
+    )
+)
 
 
 @repeatable()

@@ -266,8 +266,8 @@ def _tell_time(at: datetime) -> str:
 class FileStage(Steps):
     """A folder as a kubelet fills it: files are links into the version that `now` points to."""
 
-    def __init__(self, folder: Path, lines: list[str]) -> None:
-        self._folder = folder
+    def __init__(self, tmp_path: Path, lines: list[str]) -> None:
+        self._folder = folder = tmp_path
         self._lines = lines
         self._versions = 0
         self._pairs: dict[str, Pair] = {}

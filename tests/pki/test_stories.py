@@ -33,23 +33,19 @@ from tests.pki.stage import (
     SecretStage,
     background,
 )
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_stories, read_stories
 from tests.virtual_time import in_virtual_time
 
 HERE = Path(__file__).parent
 FIRST = next(text for text, name in ENCODED.items() if name == "first")
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "secrets.txt"))
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    story.check(await SecretStage(lines).play(story.commands), golden)
+test_story = check_stories(__file__, secrets=SecretStage)
 
 
-@pytest.mark.slow
-@pytest.mark.thorough
-@pytest.mark.parametrize("story", read_stories(HERE / "rotations.txt"))
-async def test_rotations(story: Story, golden: Golden) -> None:
-    story.check(await RotationStage().play(story.commands), golden)
+test_rotations = pytest.mark.slow(
+    pytest.mark.thorough(check_stories(__file__, rotations=RotationStage))
+)
 
 
 def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
@@ -134,21 +130,12 @@ async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
         return "as it was" if found == before else "restored"
 
 
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-@pytest.mark.parametrize("story", read_stories(HERE / "pems.txt"))
-async def test_pems(story: Story, golden: Golden) -> None:
-    story.check(await PemStage().play(story.commands), golden)
+test_texts = pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")(
+    check_stories(__file__, pems=PemStage, files=FileStage)
+)
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "files.txt"))
-async def test_files(story: Story, golden: Golden, tmp_path: Path, lines: list[str]) -> None:
-    story.check(await FileStage(tmp_path, lines).play(story.commands), golden)
-
-
-@pytest.mark.parametrize("story", read_stories(HERE / "bundles.txt"))
-@in_virtual_time
-async def test_bundles(story: Story, golden: Golden, lines: list[str]) -> None:
-    story.check(await BundleStage(lines).play(story.commands), golden)
+test_bundles = in_virtual_time(check_stories(__file__, bundles=BundleStage))
 
 
 @given(st.lists(st.sampled_from(["none", "first", "other"]), min_size=1, max_size=6))

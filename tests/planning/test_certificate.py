@@ -1,7 +1,6 @@
 """What the certificate Secret needs next: certificate.txt, and names and lives."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,7 @@ from rollout_operator.planning.certificate import (
     plan_certificate,
     plan_secret,
 )
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -108,9 +106,7 @@ def show(text: str) -> str:
     return "; ".join(shown)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("certificate.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(show(story.commands[0]), golden)
+test_case = check_tables(__file__, certificate=show)
 
 
 @pytest.mark.parametrize("seconds", [10, 60, 3600])

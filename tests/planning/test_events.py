@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
-
-import pytest
 
 from rollout_operator.model.budget import Budget, EventRecord, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
@@ -39,10 +36,9 @@ from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.planning.wording import camel_case
 from tests.builders import group, pod, sts, unreadable
-from tests.goldens import Golden
 from tests.planning.scalings import read_snapshot
 from tests.planning.tables import read_group
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories
 
 REST: Final = Plan(group=GroupName("g"), waits=(Reason(Code.UP_TO_DATE, "9 pods: all ready"),))
 PLANS: Final = {"rest": REST, "nothing": Plan(group=GroupName("g"))}
@@ -178,9 +174,7 @@ class EventStage(Steps):
         return "nothing" if event is None else self._show([event])
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("events.txt")))
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await EventStage().play(story.commands), golden)
+test_story = check_stories(__file__, events=EventStage)
 
 
 def test_the_reason_is_the_code_in_camel_case() -> None:

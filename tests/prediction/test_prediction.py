@@ -1,16 +1,14 @@
 """How near a forecast came, and what is read from one: a text of commands beside this file."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from rollout_lab.simulate.changes import parse_change
 
-from tests.goldens import Golden
 from tests.prediction.comparison import Cause, Going, compare, describe, read_goings
 from tests.prediction.plans import KINDS, make_plan
 from tests.prediction.runs import in_time, list_crashes, render_rest
-from tests.stories import Stage, Story, read_stories
+from tests.stories import Stage, check_stories
 from tests.world.api import Json
 
 
@@ -83,9 +81,7 @@ def _crashed(name: str, how: str) -> Json:
     }
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("forecasts.txt")))
-async def test_forecast(story: Story, golden: Golden) -> None:
-    story.check(await ForecastStage().play(story.commands), golden)
+test_forecast = check_stories(__file__, forecasts=ForecastStage)
 
 
 @pytest.mark.parametrize("kind", KINDS)

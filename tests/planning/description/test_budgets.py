@@ -35,7 +35,7 @@ from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW
 from tests.goldens import Golden
 from tests.planning.disruptions import budget, read_question
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_tables, read_stories
 
 HERE: Final = Path(__file__).parent
 LABELS: Final = {"name": "ingester"}
@@ -91,9 +91,7 @@ def show(text: str) -> str:
     return "; ".join([counts, *waits, said])
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "budgets.txt"))
-def test_what_is_said(story: Story, golden: Golden) -> None:
-    story.check(show(story.commands[0]), golden)
+test_what_is_said = check_tables(__file__, budgets=show)
 
 
 def test_the_sentence_and_its_code_are_those_of_a_refusal() -> None:

@@ -1,19 +1,14 @@
 """What people read of a description: `cards.txt` beside this file."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from rollout_operator.planning.text import render_age
-from tests.goldens import Golden
 from tests.planning.description.card_stage import CardStage
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 
-
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("cards.txt")))
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await CardStage().play(story.commands), golden)
+test_story = check_stories(__file__, cards=CardStage)
 
 
 @pytest.mark.parametrize(

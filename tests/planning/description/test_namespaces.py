@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from rollout_operator.model.description import Description, OperatorDescription, PolicyDescription
 from rollout_operator.planning.describe_groups import merge_descriptions, select_namespace
 from rollout_operator.planning.text import render_description
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.web.status.descriptions import NOW, budget, group, release, release_schedule
 
 HERE: Final = Path(__file__).parent
@@ -77,6 +75,4 @@ def show(text: str) -> str:
     return "; ".join([f"{found.namespace} {process}", *ready, *shown])
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "namespaces.txt"))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(show(story.commands[0]), golden)
+test_case = check_tables(__file__, namespaces=show)

@@ -1,11 +1,9 @@
 """A MultiAZRollout as every outlet shows it: by its status, and by what was decided last."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.decode.custom import decode_watched_policy
@@ -31,11 +29,10 @@ from rollout_operator.planning.describe_policies import (
     is_held,
     list_worst_policies,
 )
-from tests.goldens import Golden
 from tests.model.cases import bend
 from tests.model.policy_trees import status_tree
 from tests.planning.policies.snapshots import policy
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TIME: Final = 'lastTransitionTime: "2026-01-02T03:04:05Z"'
@@ -138,9 +135,7 @@ def _show_whole(found: PolicyDescription) -> str:
     return "; ".join([found.title, _show(found), numbers, *zones, *lists, last, *more])
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("policies.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(show(story.commands[0]), golden)
+test_case = check_tables(__file__, policies=show)
 
 
 def test_of_a_hundred_policies_those_come_first_that_do_not_go_on() -> None:

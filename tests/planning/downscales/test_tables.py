@@ -3,10 +3,8 @@
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
@@ -52,10 +50,9 @@ from rollout_operator.planning.requests import (
 )
 from rollout_operator.pods import render_url
 from tests.builders import NOW, group, pod, sts, sts_uid, with_pods, zone
-from tests.goldens import Golden
 from tests.planning.reviews import read_review, render_verdict
 from tests.planning.tables import read_arguments, read_group, shorten
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 HOUR: Final = timedelta(hours=1)
 IP: Final = "10.0.0.1"
@@ -343,16 +340,14 @@ def show_endpoint(text: str) -> str:
 
 
 LONG: Final = ".".join(["a" * 60] * 4)
-SHOW: Final[Mapping[str, Callable[[str], str]]] = {
-    "endpoints": show_endpoint,
-    "prepare": show_prepare,
-    "requests": show_request,
-    "reservation": show_reservation,
-    "rule": show_rule,
-    "spacing": show_spacing,
-}
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(SHOW[story.path.stem](story.commands[0]), golden)
+test_case = check_tables(
+    __file__,
+    endpoints=show_endpoint,
+    prepare=show_prepare,
+    requests=show_request,
+    reservation=show_reservation,
+    rule=show_rule,
+    spacing=show_spacing,
+)

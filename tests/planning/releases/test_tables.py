@@ -2,15 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
-import pytest
 
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import LabelSelector, SelectorTerm
@@ -65,10 +63,9 @@ from rollout_operator.releases.planning.flux import (
     plan_flux_writes,
 )
 from rollout_operator.releases.planning.schedules import get_time_zone
-from tests.goldens import Golden
 from tests.planning.releases.builders import START, check, entry, gate, head, releases, rollout
 from tests.planning.releases.stage import ReleaseStage
-from tests.stories import Story, read_stories
+from tests.stories import check_stories, check_tables
 
 SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
 ORDERS: Final = {
@@ -399,34 +396,25 @@ def show_zone(text: str) -> str:
     return f"{found}{'' if asked else ' (not searched)'}"
 
 
-SHOW: Final[Mapping[str, Callable[[str], str]]] = {
-    "candidates": show_candidates,
-    "versions": show_versions,
-    "gates": show_gates,
-    "writes": show_writes,
-    "waits": show_waits,
-    "targets": show_targets,
-    "selected": show_selected,
-    "health": show_health,
-    "kept": show_kept,
-    "needs": show_needs,
-    "zones": show_zone,
-    "discovery": show_discovery,
-}
+test_story = check_stories(__file__, bake=ReleaseStage, deploy=ReleaseStage, flux=ReleaseStage)
 
 
-HERE: Final = Path(__file__).parent
-
-
-@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
-async def test_story(story: Story, golden: Golden) -> None:
-    """What becomes of one Rollout, pass by pass."""
-    story.check(await ReleaseStage().play(story.commands), golden)
-
-
-@pytest.mark.parametrize("story", read_stories(*(HERE / "tables").glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(SHOW[story.path.stem](story.commands[0]), golden)
+test_case = check_tables(
+    __file__,
+    "tables",
+    candidates=show_candidates,
+    versions=show_versions,
+    gates=show_gates,
+    writes=show_writes,
+    waits=show_waits,
+    targets=show_targets,
+    selected=show_selected,
+    health=show_health,
+    kept=show_kept,
+    needs=show_needs,
+    zones=show_zone,
+    discovery=show_discovery,
+)
 
 
 def test_the_list_has_an_end() -> None:

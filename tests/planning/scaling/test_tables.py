@@ -1,14 +1,9 @@
 """What replicas should become, and what holds them back: a case a line, read by `scalings`."""
 
-from pathlib import Path
-
-import pytest
-
 from rollout_operator.planning.replicas import keeps_time
 from rollout_operator.planning.scaling import list_references, plan_scaling
-from tests.goldens import Golden
 from tests.planning.scalings import read_snapshot, show_plan
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 
 def show(case: str) -> str:
@@ -35,7 +30,4 @@ def show(case: str) -> str:
     return "; ".join(lines) or "nothing"
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_a_case(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(show(command), golden)
+test_a_case = check_tables(__file__, delays=show, following=show, mirroring=show, permission=show)

@@ -1,13 +1,11 @@
 """Large bodies: texts of commands beside this file."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from rollout_operator.web.webhooks import Bodies
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.http.room_stage import LIMIT, Hand, RoomStage, Upload
 from tests.web.served import body_of
@@ -15,10 +13,7 @@ from tests.web.served import body_of
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("room.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await RoomStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, room=RoomStage))
 
 
 @in_virtual_time

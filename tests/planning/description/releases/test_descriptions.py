@@ -19,24 +19,16 @@ from rollout_operator.releases.planning.describe import (
     describe_release,
     describe_unreadable_release,
 )
-from tests.goldens import Golden
 from tests.planning.description.card_stage import read_card
 from tests.planning.description.releases.stage import DescriptionStage, GateStage
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, releases, rollout
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 
 HERE: Final = Path(__file__).parent
 WIDE: Final = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "rollouts.txt"))
-async def test_rollout(story: Story, golden: Golden) -> None:
-    story.check(await DescriptionStage().play(story.commands), golden)
-
-
-@pytest.mark.parametrize("story", read_stories(HERE / "gates.txt"))
-async def test_gate(story: Story, golden: Golden) -> None:
-    story.check(await GateStage().play(story.commands), golden)
+test_story = check_stories(__file__, rollouts=DescriptionStage, gates=GateStage)
 
 
 def test_one_that_cannot_be_read_is_named() -> None:

@@ -7,12 +7,10 @@ An object is its kind, conditions with reason and minute, and fields of its stat
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.names import InvalidInput
@@ -49,7 +47,6 @@ from rollout_operator.releases.planning.health_checks import (
     record_finding,
     track_failure,
 )
-from tests.goldens import Golden
 from tests.planning.releases.builders import (
     ALL_CHECKS,
     MINUTE,
@@ -60,7 +57,7 @@ from tests.planning.releases.builders import (
     rollout,
     show_minutes,
 )
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 API: Final = {
     **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"), "apps/v1"),
@@ -285,18 +282,15 @@ def show_name(text: str) -> str:
     return f"{place.kind} {place.namespace}/{place.name}"
 
 
-SHOW: Final[Mapping[str, Callable[[str], str]]] = {
-    "objects": show_object,
-    "times": show_time,
-    "failures": show_failure,
-    "inventories": show_inventory,
-    "zones": show_zones,
-    "records": show_record,
-    "resets": show_reset,
-    "names": show_name,
-}
-
-
-@pytest.mark.parametrize("story", read_stories(*(Path(__file__).parent / "tables").glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(SHOW[story.path.stem](story.commands[0]), golden)
+test_case = check_tables(
+    __file__,
+    "tables",
+    objects=show_object,
+    times=show_time,
+    failures=show_failure,
+    inventories=show_inventory,
+    zones=show_zones,
+    records=show_record,
+    resets=show_reset,
+    names=show_name,
+)

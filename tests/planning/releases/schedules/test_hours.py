@@ -34,7 +34,7 @@ from tests.examples import repeatable
 from tests.goldens import Golden
 from tests.model.decode.releases.trees import as_json
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_stories, read_stories
 
 Rule = Mapping[str, Any]
 NEW_YORK: Final = "America/New_York"
@@ -93,10 +93,7 @@ def test_when_it_is_open_and_until_when(story: Story, golden: Golden) -> None:
     story.check(f"{'open' if state.is_active else 'closed'}{rules} {until}", golden)
 
 
-@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
-async def test_story(story: Story, golden: Golden) -> None:
-    """What becomes of schedules and their gates."""
-    story.check(await ScheduleStage().play(story.commands), golden)
+test_story = check_stories(__file__, gates=ScheduleStage, holds=ScheduleStage)
 
 
 def test_the_value_of_a_gate() -> None:
