@@ -1,6 +1,5 @@
 """`admin`: what its tasks do to a cluster, and how they end (DEP-80, DEP-85)."""
 
-import asyncio
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -8,9 +7,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.cli.admin import LeftOver, read_definitions, uninstall
-from rollout_operator.cli.main import main
 from rollout_operator.kube.api import (
-    DEFINITIONS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
@@ -24,11 +21,9 @@ from rollout_operator.model.names import (
     NotFound,
     UnknownOutcome,
 )
-from tests.cli.kubeconfig import write_kubeconfig
 from tests.code_rules import ROOT
 from tests.controllers.fake_client import FakeClient
 from tests.goldens import Golden
-from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.stories import Steps, Story, read_stories
 
 Captured = pytest.CaptureFixture[str]
@@ -123,56 +118,6 @@ async def test_uninstall(story: Story, golden: Golden) -> None:
     story.check(await UninstallStage().play(story.commands), golden)
 
 
-def serve(api: FakeApi, *items: JsonObject) -> str:
-    """Let the server list these, and nothing of the other kind; return the path of the first."""
-    for resource, found in (VALIDATING_WEBHOOKS, list(items)), (MUTATING_WEBHOOKS, []):
-        page: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": found}
-        api.on("GET", resource.path(""), reply(page))
-    return VALIDATING_WEBHOOKS.path("", NAME)
-
-
-@pytest.mark.parametrize("words", [[], ["-n", NAMESPACE], [f"--namespace={NAMESPACE}"]])
-async def test_a_kubeconfig_says_it_all(
-    words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DEP-85, D-76: an outage is no time for three long flags."""
-    async with FakeApi() as api:
-        api.on("DELETE", serve(api, configuration(NAME)), reply({"status": "Success"}))
-        file = write_kubeconfig(tmp_path / "config", api.url, "" if words else NAMESPACE)
-        monkeypatch.setenv("KUBECONFIG", str(file))
-        assert await asyncio.to_thread(main, ["uninstall-webhooks", *words]) == 0
-    listed, deleted = api.requests[0], api.requests[1]
-    assert listed.query["labelSelector"] == "grafana.com/namespace=prod"
-    assert isinstance(deleted.json, dict)
-    assert deleted.json["preconditions"] == {"uid": f"uid-{NAME}", "resourceVersion": "1"}
-    assert capsys.readouterr().out == DELETED
-
-
-async def test_a_refused_delete_fails_and_names_verb_and_resource(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    message = (
-        'validatingwebhookconfigurations "no-downscale-prod" is forbidden: User "u" cannot delete'
-        ' resource "validatingwebhookconfigurations"'
-    )
-    async with FakeApi() as api:
-        api.on("DELETE", serve(api, configuration(NAME)), refuse(403, "Forbidden", message))
-        assert await run(api, tmp_path, "uninstall-webhooks", "-n=prod") == 1
-    shown = capsys.readouterr()
-    assert 'grant verb delete on "validatingwebhookconfigurations"' in shown.out
-    assert shown.err == (
-        "rollout-operator: webhook configurations may be left: 1 failed, see above\n"
-    )
-
-
-async def test_a_dry_run_of_nothing(tmp_path: Path, capsys: Captured) -> None:
-    async with FakeApi() as api:
-        serve(api)
-        assert await run(api, tmp_path, "uninstall-webhooks", "-n=prod", "-dry-run") == 0
-    expected = "there are no webhook configurations of namespace prod\n"
-    assert capsys.readouterr().out == expected
-
-
 def list_names(definitions: list[JsonObject]) -> list[str]:
     heads = (definition["metadata"] for definition in definitions)
     return [f"{head['name']}" for head in heads if isinstance(head, dict)]
@@ -200,39 +145,3 @@ def test_what_is_no_folder_is_told(name: str, error: str, tmp_path: Path) -> Non
     (tmp_path / "a.yaml").write_text("kind: Pod")
     with pytest.raises(ConfigError, match=error):
         read_definitions(tmp_path / name)
-
-
-async def test_definitions_are_applied(tmp_path: Path, capsys: Captured) -> None:
-    """DEP-80: what is there is changed and what is missing is created, whoever made it."""
-    bodies = read_definitions(CRDS)
-    names = list_names(bodies)
-    assert {name.partition(".")[0] for name in names} == {
-        *("multiazrollouts", "replicatemplates", "zoneawarepoddisruptionbudgets")
-    }
-    async with FakeApi() as api:
-        for name in names:
-            api.on("PATCH", DEFINITIONS.path("", name), reply({}))
-        assert await run(api, tmp_path, "admin", "apply-crds", str(CRDS)) == 0
-        sent = api.requests
-    assert [each.path for each in sent] == [DEFINITIONS.path("", name) for name in names]
-    assert [each.json for each in sent] == bodies
-    assert all(each.query["force"] == "true" for each in sent)
-    assert capsys.readouterr().out.splitlines() == [
-        f"CustomResourceDefinition {name}: applied" for name in names
-    ]
-
-
-async def test_a_refusal_is_an_error(tmp_path: Path, capsys: Captured) -> None:
-    """DEP-80: the Job fails, and with it the upgrade, before anything else has changed."""
-    async with FakeApi() as api:
-        for name in list_names(read_definitions(CRDS)):
-            message = f'customresourcedefinitions "{name}" is forbidden: User "u" cannot patch'
-            api.on("PATCH", DEFINITIONS.path("", name), refuse(403, "Forbidden", message))
-        assert await run(api, tmp_path, "admin", "apply-crds", str(CRDS)) == 1
-    assert "customresourcedefinitions" in capsys.readouterr().err
-
-
-async def run(api: FakeApi, at: Path, *words: str) -> int:
-    """Return the exit code of the program, run beside the server as a process would be."""
-    flag = f"-kubeconfig={write_kubeconfig(at / 'config', api.url)}"
-    return await asyncio.to_thread(main, [*words, flag])
