@@ -5,9 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,7 +21,6 @@ from rollout_operator.model.names import ConfigError, DecodeError, Unreachable
 from tests.world.pki import make_pki
 
 Captured = pytest.CaptureFixture[str]
-Start = Callable[[Callable[[Config], int]], int]
 
 NO_NAMESPACE: Final = "rollout-operator: -kubernetes.namespace has not been specified\n"
 
@@ -64,131 +62,88 @@ def test_every_command_has_its_help_and_a_row_in_the_help(
     assert f"\n  {command.name} " in render_usage()
 
 
-def test_the_exit_code_is_the_same_where_stderr_is_not_read() -> None:
-    """PROC-03: such as `rollout-operator -zzzzzz 2>&1 | head -1`."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    words = [sys.executable, "-m", "rollout_operator", "-zzzzzz"]
-    assert subprocess.run(words, stderr=writer, check=False, timeout=60).returncode == 2
-    os.close(writer)
+def run_python(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60, **how}
+    return subprocess.run([sys.executable, *words], text=True, check=False, **streams)
 
 
-@pytest.mark.parametrize("words", [("help",), ("doctor", "-help"), ("completion", "bash")])
-def test_output_that_nothing_reads_ends_with_141_and_no_traceback(words: tuple[str, ...]) -> None:
-    """Such as `rollout-operator help | head -1`."""
+@pytest.mark.parametrize(
+    ("stream", "words", "code"),
+    [
+        ("stderr", "-zzzzzz", 2),
+        ("stdout", "help", 141),
+        ("stdout", "doctor -help", 141),
+        ("stdout", "completion bash", 141),
+    ],
+)
+def test_what_nothing_reads_ends_without_a_traceback(stream: str, words: str, code: int) -> None:
+    """PROC-03: such as `rollout-operator help | head -1`."""
     reader, writer = os.pipe()
     os.close(reader)
-    ended = run_process(words, writer)
+    ended = run_python("-m", "rollout_operator", *words.split(), **{stream: writer})
     os.close(writer)
-    assert (ended.returncode, ended.stderr) == (141, "")
+    assert (ended.returncode, ended.stderr or "") == (code, "")
 
 
 def test_output_for_which_there_is_no_room_is_an_error_of_one_line() -> None:
     with open("/dev/full", "w") as full:
-        ended = run_process(("version",), full.fileno())
+        ended = run_python("-m", "rollout_operator", "version", stdout=full)
     assert ended.returncode == 1
     assert ended.stderr == "rollout-operator: cannot write the output: No space left on device\n"
 
 
-def run_process(words: Sequence[str], stdout: int) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end, with this as its output."""
-    command = [sys.executable, "-m", "rollout_operator", *words]
-    return subprocess.run(
-        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=60
-    )
-
-
-def test_a_failure_to_start_is_one_line_and_1(capsys: Captured) -> None:
+def test_a_failure_to_start_is_one_line_and_1() -> None:
     """PROC-03, through the whole program: there is no such kubeconfig."""
-    words = [
-        "-kubernetes.namespace=prod",
-        "-kubernetes.api-url=https://127.0.0.1:1",
-        "-kubernetes.config-file=no-such-file",
-        "-server.port=0",
-    ]
-    ended = subprocess.run(
-        [sys.executable, "-m", "rollout_operator", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    api = ("-kubernetes.api-url=https://127.0.0.1:1", "-kubernetes.config-file=no-such-file")
+    words = ("-kubernetes.namespace=prod", *api, "-server.port=0")
+    ended = run_python("-m", "rollout_operator", *words)
 
     assert ended.returncode == 1
-    plain = [line for line in ended.stderr.splitlines() if not line.startswith("level=")]
-    assert len(plain) == 1
-    assert plain[0].startswith("rollout-operator: ")
-    assert "no-such-file" in plain[0]
+    [plain] = [line for line in ended.stderr.splitlines() if not line.startswith("level=")]
+    assert plain.startswith("rollout-operator: ")
+    assert "no-such-file" in plain
 
 
-def raising(error: Exception, cause: Exception | None = None) -> Callable[[Config], int]:
-    """Return an operator that ends with this error."""
-
-    def run(config: Config) -> int:
-        raise error from cause
-
-    return run
-
-
-@pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Return what runs the program with an operator of the test's own."""
-
-    def start_with(run: Callable[[Config], int]) -> int:
-        monkeypatch.setattr("rollout_operator.cli.run.import_operator", lambda: run)
-        return main(["-kubernetes.namespace=prod"])
-
-    return start_with
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize(
-    ("error", "cause", "code", "line"),
+    ("end", "code", "line"),
     [
-        (ConfigError("-server.port: taken"), None, 1, "-server.port: taken"),
-        (Unreachable("no answer"), None, 1, "no answer"),
-        (Unreachable("no answer"), OSError("refused"), 1, "no answer: OSError: refused"),
-        (Unreachable("no answer: refused"), OSError("refused"), 1, "no answer: refused"),
-        (DecodeError("Pod x: spec: absent"), ValueError("spec"), 1, "Pod x: spec: absent"),
+        (0, 0, ""),
+        (KeyboardInterrupt(), 130, ""),
+        (ConfigError("-server.port: taken"), 1, "-server.port: taken"),
+        (Unreachable("no answer"), 1, "no answer"),
+        (caused(Unreachable("no answer"), OSError("refused")), 1, "no answer: OSError: refused"),
+        (caused(Unreachable("no answer: it"), OSError("it")), 1, "no answer: it"),
+        (caused(DecodeError("Pod x: spec: absent"), ValueError("spec")), 1, "Pod x: spec: absent"),
+        (caused(TaskDied("pods"), KeyError("x")), 1, "pods has ended: KeyError: 'x'"),
     ],
+    ids=repr,
 )
-def test_an_operator_that_cannot_go_on_says_why_on_one_line(
-    start: Start,
-    error: Exception,
-    cause: Exception | None,
-    code: int,
-    line: str,
-    capfd: Captured,
+def test_what_ends_the_operator_is_said_on_one_line(
+    end: int | BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capfd: Captured
 ) -> None:
-    """PROC-03, DEP-04."""
-    assert start(raising(error, cause)) == code
+    """PROC-03, PROC-05, DEP-04: 0 after a clean stop; a part that dies has its traceback logged."""
 
-    assert capfd.readouterr().err == f"rollout-operator: {line}\n"
+    def run(config: Config) -> int:
+        if isinstance(end, int):
+            return end
+        raise end
 
+    monkeypatch.setattr("rollout_operator.cli.run.import_operator", lambda: run)
+    assert main(["-kubernetes.namespace=prod"]) == code
 
-def test_a_part_that_dies_is_reported_with_its_traceback(start: Start, capfd: Captured) -> None:
-    assert start(raising(TaskDied("pod informer"), KeyError("x"))) == 1
-
-    record, line = capfd.readouterr().err.splitlines()
-    assert 'msg="A part of the operator died"' in record
-    assert "KeyError: 'x'" in record
-    assert "Traceback" in record
-    assert line == "rollout-operator: pod informer has ended: KeyError: 'x'"
-
-
-def test_the_exit_code_of_the_operator_is_that_of_the_program(
-    start: Start, capfd: Captured
-) -> None:
-    """PROC-05: 0 after a clean stop."""
-    assert start(lambda config: 0) == 0
-    assert capfd.readouterr().err == ""
-
-
-def test_an_interrupt_is_no_traceback(start: Start, capfd: Captured) -> None:
-    def interrupted(config: Config) -> int:
-        raise KeyboardInterrupt
-
-    assert start(interrupted) == 130
-    assert capfd.readouterr().err == ""
+    *records, said = capfd.readouterr().err.splitlines() or [""]
+    assert said == (line and f"rollout-operator: {line}")
+    assert len(records) == isinstance(end, TaskDied)
+    for record in records:
+        assert 'msg="A part of the operator died"' in record
+        assert "KeyError: 'x'" in record
+        assert "Traceback" in record
 
 
 def test_help_loads_nothing_of_the_operator() -> None:
@@ -198,11 +153,7 @@ def test_help_loads_nothing_of_the_operator() -> None:
         "print([name for name in ('asyncio', 'aiohttp', 'prometheus_client', 're2')"
         " if name in sys.modules])"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-
-    assert ended.stdout.splitlines()[-1] == "[]"
+    assert run_python("-c", script).stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -278,7 +229,7 @@ print(json.dumps([after - before, gc.isenabled(), gc.get_freeze_count(), run.__m
 
 def test_d51_no_garbage_is_collected_while_the_operator_is_imported() -> None:
     """Nor later what was imported; what comes to be after that is looked through as ever."""
-    done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True)
+    done = run_python("-c", _PROBE)
     collections, is_enabled, frozen, module = json.loads(done.stdout)
     assert collections == 0
     assert is_enabled
@@ -306,7 +257,7 @@ print(resident() - before)
 
 def test_d51_freed_buffers_go_back_to_the_system() -> None:
     """As those of lists, between which small objects stay."""
-    done = subprocess.run([sys.executable, "-c", _FREED], capture_output=True, check=True)
+    done = run_python("-c", _FREED)
     assert int(done.stdout) <= 2
 
 
@@ -331,9 +282,6 @@ def test_d51_libraries_are_imported_lean_and_the_environment_is_left_as_it_was(
     pki = make_pki(tmp_path)
     environment = {name: os.environ[name] for name in os.environ if "SSL" not in name}
     environment |= {name: value.replace("CA", f"{pki.ca}") for name, value in given.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED], capture_output=True, check=True, env=environment, text=True
-    )
-    is_same, has_more, authorities = done.stdout.split()
+    is_same, has_more, authorities = run_python("-c", _LOADED, env=environment).stdout.split()
     assert (is_same, has_more) == ("True", "False")
     assert authorities == "1" or "SSL_CERT_FILE" not in given
