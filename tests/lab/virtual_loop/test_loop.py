@@ -4,10 +4,11 @@ What fails on it, without a waiter, ends the run; else it is reported.
 """
 
 import asyncio
+import functools
 import gc
 import random
-import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -25,6 +26,16 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> 
         return runner.run(main())
 
 
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on a loop of its own, shuffled where it has a `seed`."""
+
+    @functools.wraps(test)
+    def begin(**words: Any) -> None:
+        run(lambda: test(**words), words.get("seed"))
+
+    return begin
+
+
 def current_loop() -> VirtualTimeLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
@@ -32,40 +43,32 @@ def current_loop() -> VirtualTimeLoop:
 
 
 @pytest.mark.parametrize("seed", [None, 7])
-def test_time_jumps_to_the_next_timer(seed: int | None) -> None:
-    async def main() -> list[float]:
-        times = [current_loop().time()]
-        for span in (HOUR, 0.5, 0.0):
-            await asyncio.sleep(span)
-            times.append(current_loop().time())
-            assert current_loop().elapsed == timedelta(seconds=times[-1])
-        return times
-
-    assert run(main, seed) == [0.0, HOUR, HOUR + 0.5, HOUR + 0.5]
+@on_loop
+async def test_time_jumps_to_the_next_timer(seed: int | None) -> None:
+    times = [current_loop().time()]
+    for span in (HOUR, 0.5, 0.0):
+        await asyncio.sleep(span)
+        times.append(current_loop().time())
+        assert current_loop().elapsed == timedelta(seconds=times[-1])
+    assert times == [0.0, HOUR, HOUR + 0.5, HOUR + 0.5]
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_no_time_passes_while_a_client_can_run(seed: int | None) -> None:
-    async def main() -> float:
-        current_loop().call_later(0.001, lambda: None)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        return current_loop().time()
-
-    assert run(main, seed) == 0.0
+@on_loop
+async def test_no_time_passes_while_a_client_can_run(seed: int | None) -> None:
+    current_loop().call_later(0.001, lambda: None)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert current_loop().time() == 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_timers_run_in_the_order_of_their_times(seed: int) -> None:
-    async def main() -> list[float]:
-        done: list[float] = []
-        for when in random.Random(seed).sample(range(1, 30), 20):
-            current_loop().call_at(when, done.append, when)
-        await asyncio.sleep(100)
-        return done
-
-    done = run(main, seed)
-
+@on_loop
+async def test_timers_run_in_the_order_of_their_times(seed: int) -> None:
+    done: list[float] = []
+    for when in random.Random(seed).sample(range(1, 30), 20):
+        current_loop().call_at(when, done.append, when)
+    await asyncio.sleep(100)
     assert len(done) == 20
     assert done == sorted(done)
 
@@ -105,41 +108,36 @@ def test_a_later_one_may_overtake() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_callbacks_of_one_future_keep_their_order(seed: int) -> None:
+@on_loop
+async def test_callbacks_of_one_future_keep_their_order(seed: int) -> None:
     """In any order of all others: the parts of asyncio, such as locks and groups, rest on it."""
-
-    async def main() -> list[int]:
-        order: list[int] = []
-        future: asyncio.Future[None] = current_loop().create_future()
-        for number in range(5):
-            future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
-        future.set_result(None)
-        await asyncio.sleep(0)
-        for number in range(5, 8):
-            future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
-        await asyncio.sleep(1)
-        return order
-
-    assert run(main, seed) == list(range(8))
+    order: list[int] = []
+    future: asyncio.Future[None] = current_loop().create_future()
+    for number in range(5):
+        future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
+    future.set_result(None)
+    await asyncio.sleep(0)
+    for number in range(5, 8):
+        future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
+    await asyncio.sleep(1)
+    assert order == list(range(8))
 
 
 @pytest.mark.parametrize("seed", [None, *range(20)])
-def test_a_ready_callback_that_is_cancelled_never_runs(seed: int | None) -> None:
-    async def main() -> list[str]:
-        loop, ran = current_loop(), list[str]()
-        for _ in range(20):
-            timer = loop.call_later(0.1, ran.append, "timer")
-            other = loop.create_future()
-            loop.call_soon(ran.append, "soon").cancel()
-            loop.call_soon(lambda _: ran.append("chained"), other).cancel()
-            loop.call_at(loop.time() + 0.1, timer.cancel)
-            loop.call_soon(lambda done: done.set_result(None), other)
-            await other
-            await asyncio.sleep(0.05)
-            timer.cancel()
-        return ran
-
-    assert run(main, seed) == []
+@on_loop
+async def test_a_ready_callback_that_is_cancelled_never_runs(seed: int | None) -> None:
+    loop, ran = current_loop(), list[str]()
+    for _ in range(20):
+        timer = loop.call_later(0.1, ran.append, "timer")
+        other = loop.create_future()
+        loop.call_soon(ran.append, "soon").cancel()
+        loop.call_soon(lambda _: ran.append("chained"), other).cancel()
+        loop.call_at(loop.time() + 0.1, timer.cancel)
+        loop.call_soon(lambda done: done.set_result(None), other)
+        await other
+        await asyncio.sleep(0.05)
+        timer.cancel()
+    assert ran == []
 
 
 def walk(seed: int) -> list[str]:
@@ -229,83 +227,60 @@ def test_no_time_passes_any_more() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 12))
-def test_something_happens_at_a_step(at: int) -> None:
+@on_loop
+async def test_something_happens_at_a_step(at: int) -> None:
     """Section 3.2: a crash at any await; each step is one place for it."""
-
-    async def main() -> int:
-        rounds = 0
-        loop = current_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        loop.call_at_step(loop.steps + at, task.cancel)
-        try:
-            for _ in range(20):
-                await asyncio.sleep(0)
-                rounds += 1
-        except asyncio.CancelledError:
-            task.uncancel()
-        return rounds
-
-    assert run(main) == at - 1
-
-
-def test_several_things_at_steps_in_any_order_of_calls() -> None:
-    async def main() -> list[int]:
-        seen: list[int] = []
-        loop = current_loop()
-        begin = loop.steps
-        for step in (7, 3, 5, 3):
-            loop.call_at_step(begin + step, lambda: seen.append(loop.steps - begin))
-        for _ in range(10):
+    rounds = 0
+    loop = current_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    loop.call_at_step(loop.steps + at, task.cancel)
+    try:
+        for _ in range(20):
             await asyncio.sleep(0)
-        return seen
+            rounds += 1
+    except asyncio.CancelledError:
+        task.uncancel()
+    assert rounds == at - 1
 
-    assert run(main) == [3, 3, 5, 7]
+
+@on_loop
+async def test_several_things_at_steps_in_any_order_of_calls() -> None:
+    seen: list[int] = []
+    loop = current_loop()
+    begin = loop.steps
+    for step in (7, 3, 5, 3):
+        loop.call_at_step(begin + step, lambda: seen.append(loop.steps - begin))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert seen == [3, 3, 5, 7]
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["add_reader", "create_server", "sock_connect", "getaddrinfo", "add_signal_handler"],
+    "name", ["add_reader", "create_server", "sock_connect", "getaddrinfo", "add_signal_handler"]
 )
-def test_the_real_world_is_out_of_reach(name: str) -> None:
-    async def main() -> None:
+@on_loop
+async def test_the_real_world_is_out_of_reach(name: str) -> None:
+    with pytest.raises(NotSimulated, match=f"^{name}: there are no sockets"):
         getattr(current_loop(), name)(None, None)
 
-    with pytest.raises(NotSimulated, match=f"^{name}: there are no sockets"):
-        run(main)
 
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda: asyncio.to_thread(sum, (1, 2)),
-        lambda: asyncio.open_connection("localhost", 1),
-        lambda: asyncio.create_subprocess_exec("true"),
-    ],
-    ids=["thread", "connection", "process"],
-)
-def test_what_asyncio_makes_of_it_is_as_well(use: Callable[[], Coroutine[Any, Any, None]]) -> None:
+@on_loop
+async def test_what_asyncio_makes_of_it_is_as_well() -> None:
     with pytest.raises(NotSimulated):
-        run(use)
+        await asyncio.to_thread(sum, (1, 2))
+    with pytest.raises(NotSimulated):
+        await asyncio.open_connection("localhost", 1)
+    with pytest.raises(NotSimulated):
+        await asyncio.create_subprocess_exec("true")
 
 
-def test_other_threads_are_kept_out() -> None:
-    async def main() -> list[str]:
-        caught: list[str] = []
-        loop = current_loop()
-
-        def call() -> None:
-            try:
-                loop.call_soon_threadsafe(print)
-            except NotSimulated as error:
-                caught.append(f"{error}")
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        thread.join()
-        return caught
-
-    assert run(main) == ["call_soon_threadsafe from another thread: order would be by chance"]
+@on_loop
+async def test_other_threads_are_kept_out() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(current_loop().call_soon_threadsafe, print).exception()
+    assert isinstance(found, NotSimulated)
+    assert f"{found}" == "call_soon_threadsafe from another thread: order would be by chance"
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -323,22 +298,16 @@ def test_stop_runs_what_is_ready_and_keeps_the_rest(seed: int | None) -> None:
     loop.run_forever()
     assert done[2:] == ["c"]
     assert loop.time() == 2
-    loop.close()
 
-
-@pytest.mark.parametrize("seed", [None, 3])
-def test_stop_ends_also_a_task_that_can_always_go_on(seed: int | None) -> None:
-    loop = VirtualTimeLoop(random.Random(seed) if seed is not None else None)
-    rounds: list[int] = []
-
+    # It ends also what can always go on.
     def again() -> None:
-        rounds.append(loop.steps)
+        done.append("d")
         loop.call_soon(again)
 
     again()
     loop.call_soon(loop.stop)
     loop.run_forever()
-    assert len(rounds) < 20
+    assert len(done) < 20
     loop.close()
 
 
@@ -359,16 +328,13 @@ def test_an_interrupt_ends_all_and_the_loop_can_go_on() -> None:
         loop.call_soon(interrupt)
 
 
-def test_cancelled_timers_do_not_pile_up() -> None:
+@on_loop
+async def test_cancelled_timers_do_not_pile_up() -> None:
     """A call with a limit of a minute leaves a timer behind that no task needs."""
-
-    async def main() -> int:
-        for _ in range(5000):
-            async with asyncio.timeout(HOUR):
-                await asyncio.sleep(0.001)
-        return len(current_loop()._timers)
-
-    assert run(main) < 500
+    for _ in range(5000):
+        async with asyncio.timeout(HOUR):
+            await asyncio.sleep(0.001)
+    assert len(current_loop()._timers) < 500
 
 
 def test_a_cancelled_timer_does_not_move_time() -> None:
@@ -385,42 +351,37 @@ def test_an_error_in_a_callback_ends_the_run(is_reported: bool) -> None:
     """A kubelet that has failed must not leave a world that stands still and seems at rest."""
 
     async def main() -> None:
-        loop = current_loop()
         if is_reported:
-            context = {"message": "gap", "exception": ValueError("no number")}
-            loop.call_exception_handler(context)
+            error = {"message": "gap", "exception": ValueError("no number")}
+            current_loop().call_exception_handler(error)
         else:
-            loop.call_later(1, int, "no number")
+            current_loop().call_later(1, int, "no number")
         await asyncio.sleep(10)
 
     with pytest.raises(ValueError, match="no number"):
         run(main)
 
 
-def test_an_error_in_a_callback_ends_nothing_where_a_client_takes_it() -> None:
-    async def main() -> list[object]:
-        reported: list[object] = []
-        loop = current_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        loop.call_soon(int, "no number")
-        await asyncio.sleep(1)
-        return reported
-
-    assert [type(error) for error in run(main)] == [ValueError]
+@on_loop
+async def test_an_error_in_a_callback_ends_nothing_where_a_client_takes_it() -> None:
+    reported: list[object] = []
+    loop = current_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    loop.call_soon(int, "no number")
+    await asyncio.sleep(1)
+    assert [type(error) for error in reported] == [ValueError]
 
 
-def test_an_error_that_a_task_keeps_ends_nothing() -> None:
+@on_loop
+async def test_an_error_that_a_task_keeps_ends_nothing() -> None:
     """The task that waits for it gets the error; the loop does not."""
 
     async def fail() -> None:
         raise ValueError("kept")
 
-    async def main() -> str:
-        async with asyncio.timeout(10):
-            results = await asyncio.gather(fail(), return_exceptions=True)
-        return str(results)
-
-    assert run(main) == "[ValueError('kept')]"
+    async with asyncio.timeout(10):
+        [error] = await asyncio.gather(fail(), return_exceptions=True)
+    assert repr(error) == "ValueError('kept')"
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
