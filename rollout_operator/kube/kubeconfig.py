@@ -28,6 +28,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.programs import run_program
 from rollout_operator.model.names import ConfigError
 from rollout_operator.model.units import Confidential, find_url_problem, quote
 from rollout_operator.telemetry.logs import log
@@ -214,19 +215,11 @@ async def _run(program: LoginProgram, *, is_interactive: bool) -> tuple[bytes, i
     if program.cluster is not None:
         spec["cluster"] = program.cluster
     info = {"kind": _KIND, "apiVersion": program.api_version, "spec": spec}
-    process = await asyncio.create_subprocess_exec(
-        program.command,
-        *program.arguments,
+    return await run_program(
+        [program.command, *program.arguments],
+        is_interactive=is_interactive,
         env={**os.environ, **program.environ, "KUBERNETES_EXEC_INFO": json.dumps(info)},
-        stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
     )
-    try:
-        printed, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    return printed, process.returncode or 0
 
 
 def _read(program: LoginProgram, printed: bytes) -> ProgramCredentials:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 import rollout_operator
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.programs import run_program
 from rollout_operator.aio.queue import CERTIFICATES
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.names import (
@@ -241,7 +242,7 @@ async def ask_child(question: Question) -> Examined:
     path = [str(Path(rollout_operator.__file__).parents[1]), *sys.path]
     try:
         async with asyncio.timeout(_ANSWER_LIMIT.total_seconds()):
-            # Keys pass through pipes: no other process sees them.
+            # Keys pass in memory and through a pipe: no other process sees them.
             raw = await _run(_PROGRAM.format(path=path), msgspec.msgpack.encode(question))
         reply = msgspec.msgpack.decode(raw, type=Examined | Refused)
     except TimeoutError as error:
@@ -260,21 +261,11 @@ def _no_answer(why: str) -> NoAnswer:
 
 
 async def _run(program: str, given: bytes) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        # As the launcher of the image; the path is given whole, which site would make.
-        "-IBSc" if sys.flags.isolated else "-Sc",
-        program,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        printed, _ = await process.communicate(given)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode:
-        raise _no_answer(f"ended {_name_end(process.returncode)}")
+    # As the launcher of the image; the path is given whole, which site would make.
+    flags = "-IBSc" if sys.flags.isolated else "-Sc"
+    printed, status = await run_program([sys.executable, flags, program], given=given)
+    if status:
+        raise _no_answer(f"ended {_name_end(status)}")
     return printed
 
 
