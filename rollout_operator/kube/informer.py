@@ -267,7 +267,7 @@ class Informer(Generic[Cached]):
         self._rng = rng
         self._meters = WatchMeters(metrics, of.label)
         if metrics is not None:
-            show_cache(metrics, of, lambda: self.age)
+            show_cache(metrics, of, lambda: self.shown_age())
         self._states: StateStream[Cached] = StateStream(api, of)
         # The wait for the token of a list, while a watch goes on. Lists are less urgent than
         # rollouts: in a busy process a token may be half a minute away, and without its stream the
@@ -276,6 +276,8 @@ class Informer(Generic[Cached]):
         self._tasks: asyncio.TaskGroup
         self._listed_from: str | None = None
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
+        self.shown_age: Callable[[], timedelta] = lambda: self.age
+        """What metrics show."""
         self.liveness = Liveness()
         self.staleness = Staleness()
         self._synced = asyncio.Event()

@@ -56,6 +56,7 @@ class FollowedKind(Generic[Cached]):
         self._informer: Informer[Cached] | None = None
         self._resource: Resource | None = None
         self._error: ApiError | None = None
+        self._is_wanted = False
         self._answered = asyncio.Event()
         self._served = asyncio.Event()
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
@@ -139,6 +140,7 @@ class FollowedKind(Generic[Cached]):
             await self._informer.wait_synced()
 
     async def run(self, clock: Clock) -> NoReturn:
+        self._is_wanted = True
         while True:
             self._resource = resource = await self._wait_served(clock)
             self._served.set()
@@ -153,7 +155,12 @@ class FollowedKind(Generic[Cached]):
     def _make_informer(self, collection: Collection[Cached]) -> Informer[Cached]:
         informer = self._create_informer(self._client, collection)
         informer.on_change(self._notify)
+        informer.shown_age = lambda: self._find_shown_age(informer)
         return informer
+
+    def _find_shown_age(self, informer: Informer[Cached]) -> timedelta:
+        """Return the age of what is decided by: where there is nothing to know, nothing is old."""
+        return informer.age if self._is_wanted and not self.is_absent else timedelta(0)
 
     async def _wait_served(self, clock: Clock) -> Resource:
         passes = 1

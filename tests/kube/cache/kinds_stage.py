@@ -47,11 +47,20 @@ class OptionalStage(ScriptStage):
     def read_age(self) -> timedelta:
         return self.kind.age
 
+    async def do_shown(self) -> str:
+        return read_shown(self.metrics)
+
     def describe(self) -> dict[str, str]:
         return {
             "holds": " ".join(label(item) for item in self.store.list_all()) or "nothing",
             "is": describe_kind(self.kind),
         }
+
+
+def read_shown(metrics: Metrics) -> str:
+    """Return the age that metrics show, of the one kind that is followed."""
+    [family] = metrics.watch_age.collect()
+    return " ".join(f"{sample.value:.4g}" for sample in family.samples) or "none"
 
 
 def describe_kind(kind: FollowedKind[AnyPod] | WatchedKind) -> str:
@@ -73,13 +82,16 @@ class FollowedStage(ScriptStage):
         self.kind.on_news(lambda: self.tell("news"))
 
     def _make(self, api: ObjectSource, of: Collection[AnyWatched]) -> Informer[AnyWatched]:
-        return Informer(api, of, Metrics(), self.clock, lambda: 0.5)
+        return Informer(api, of, self.metrics, self.clock, lambda: 0.5)
 
     async def do_run(self) -> None:
         self.start(self.kind.run(self.clock), "followed kind")
 
     def read_age(self) -> timedelta:
         return self.kind.age
+
+    async def do_shown(self) -> str:
+        return read_shown(self.metrics)
 
     def describe(self) -> dict[str, str]:
         version = self.kind.resource.version if self.kind.resource else ""
