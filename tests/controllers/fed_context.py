@@ -27,12 +27,12 @@ class FedInformer(Informer[Cached]):
     """What it was fed last is of this very moment, unless a test says otherwise."""
 
     refreshed: list[str]
-    shown_age = timedelta(0)
+    fed_age = timedelta(0)
     error: ApiError | None = None
 
     @property
     def age(self) -> timedelta:
-        return self.shown_age
+        return self.fed_age
 
     @property
     def has_synced(self) -> bool:

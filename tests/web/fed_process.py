@@ -74,7 +74,7 @@ class FedProcess(FedContext):
     def grow_old(self, age: timedelta) -> None:
         """Have caches that follow no more for so long."""
         for resource in (STATEFULSETS, PODS):
-            self.informers[resource.plural].shown_age = age
+            self.informers[resource.plural].fed_age = age
 
     async def review(self, path: str, review: Review, within: timedelta) -> Verdict:
         hook = self.reviews.reviewer.hooks[path]
