@@ -8,15 +8,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from msgspec.structs import replace
 
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.pki import manager
+from rollout_operator.pki import certificates, manager
 from rollout_operator.pki.certificates import answer, carry_out, issue_ca
 from rollout_operator.pki.manager import NoAnswer, ask_child
 from rollout_operator.pki.material import Issue, KeyMaterial, Pair, Question
 from rollout_operator.pki.serving import ServingCertificate, server_context
-from rollout_operator.planning.certificate import CertificateStep, Decision
+from rollout_operator.planning.certificate import BrokenCertificate, CertificateStep, Decision
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load
 from tests.pki.stage import Rig, SecretClient
 
@@ -98,6 +99,24 @@ async def test_another_process_refuses_as_this_one_would() -> None:
     question = Question(material=KeyMaterial(), issue=replace(ISSUE, decision=decision))
     with pytest.raises(InvalidInput, match="ca-key: not the key of a ca certificate"):
         await ask_child(question)
+
+
+def test_a_secret_full_of_certificates_is_read_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LI-13: else no answer would come, and nobody would replace it."""
+    calls = 0
+    compare = certificates._is_issued_by
+
+    def count(cert: x509.Certificate, issuer: x509.Certificate) -> bool:
+        nonlocal calls
+        calls += 1
+        return compare(cert, issuer)
+
+    monkeypatch.setattr(certificates, "_is_issued_by", count)
+    one, other = Legacy().data(), Legacy().data()
+    full = KeyMaterial(cert=one["cert"] + 99 * one["ca"], key=one["key"], ca=100 * other["ca"])
+    facts = certificates.read_material(full)
+    assert facts == BrokenCertificate(problem="cert: not signed by the certificate in ca")
+    assert calls < 2000
 
 
 @pytest.mark.parametrize(
