@@ -597,8 +597,9 @@ class ReleaseController(ObjectController):
                 await self.flux.write(write)
             except (ApiError, DecodeError) as error:
                 problems[place] = str(error)
-                # After a conflict and the like, the same tag is tried again.
-                is_unknown = is_unknown or not isinstance(error, (Refused, Denied))
+                # After a conflict, a rotated token and the like, the same tag is tried again.
+                is_refused = isinstance(error, Refused | Denied) and error.status != 401
+                is_unknown = is_unknown or not is_refused
                 log.warn("Object of Flux not written", rollout=watched.name, err=error)
             else:
                 self.reports.on_write(watched, write, is_drift=place in drifted)
