@@ -4,10 +4,8 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import BudgetState, DisruptionSource
@@ -28,13 +26,10 @@ from rollout_operator.planning.budgets import (
     find_partition,
 )
 from tests.builders import pod
-from tests.goldens import Golden
 from tests.planning.disruptions import answer, budget, ingesters, member, read_question
 from tests.planning.tables import read_arguments
-from tests.stories import Story, read_stories
+from tests.stories import Stage, check_stories, check_tables
 
-TEXTS: Final = [*Path(__file__).parent.glob("*.txt")]
-TURNS: Final = Path(__file__).with_name("turns.txt")
 MANY: Final = bound_labels({f"l{number}": "" for number in range(200)})
 EVICTION, ROLLOUT = DisruptionSource.EVICTION, DisruptionSource.ROLLOUT
 
@@ -132,24 +127,25 @@ VERBS: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*(one for one in TEXTS if one != TURNS)))
-def test_case(story: Story, golden: Golden) -> None:
-    [case] = story.commands
+def show(case: str) -> str:
     verb, _, rest = case.partition(": ")
-    story.check(VERBS[verb](rest) if verb in VERBS else show_answer(case), golden)
+    return VERBS[verb](rest) if verb in VERBS else show_answer(case)
+
+
+test_case = check_tables(__file__, partitions=show, rules=show, zones=show)
 
 
 SPANS: Final = {"patience": PATIENCE, "response": RESPONSE, "long": MOST_PATIENCE}
 SIDES: Final = {"eviction": EVICTION, "rollout": ROLLOUT}
 
 
-class TurnStage:
+class TurnStage(Stage):
     """Turns of evictions and a rollout, of which `most` pods may go in each."""
 
     def __init__(self) -> None:
         self.turns, self.now, self.most = Turns(), timedelta(hours=1), 1
 
-    def act(self, line: str) -> str:
+    async def act(self, line: str) -> str:
         """Return who is held, and how long the turn may stay unused where that is longer."""
         for command in line.split("; "):
             word, *words = command.split()
@@ -170,10 +166,7 @@ class TurnStage:
         return " ".join([*held, "waits"] if held else ["both go"]) + f" x{longer:g}" * (longer > 1)
 
 
-@pytest.mark.parametrize("story", read_stories(TURNS))
-def test_turns(story: Story, golden: Golden) -> None:
-    stage = TurnStage()
-    story.check([stage.act(line) for line in story.commands], golden)
+test_turns = check_stories(__file__, turns=TurnStage)
 
 
 def test_whatever_happens_no_side_is_held_for_ever() -> None:

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
@@ -33,9 +32,8 @@ from rollout_operator.planning.describe_budgets import (
 )
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW
-from tests.goldens import Golden
 from tests.planning.disruptions import budget, read_question
-from tests.stories import Story, check_tables, read_stories
+from tests.stories import Stage, check_stories, check_tables
 
 HERE: Final = Path(__file__).parent
 LABELS: Final = {"name": "ingester"}
@@ -124,13 +122,13 @@ ROOM: Final = BudgetDescription(
 AUDITED: Final = StatusCondition(type="Audited", status="True")
 
 
-class StatusStage:
+class StatusStage(Stage):
     """The status of a budget, written anew each minute: `room`, or what it waits for."""
 
     def __init__(self) -> None:
         self.status, self.minute = BudgetStatus(), 0
 
-    def act(self, line: str) -> str:
+    async def act(self, line: str) -> str:
         word, *more = line.split()
         if word == "audited":  # another writer's condition
             self.status = replace(self.status, conditions=(*self.status.conditions, AUDITED))
@@ -159,10 +157,7 @@ class StatusStage:
         return "; ".join(shown)
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "budget_status.txt"))
-def test_status(story: Story, golden: Golden) -> None:
-    stage = StatusStage()
-    story.check([stage.act(line) for line in story.commands], golden)
+test_status = check_stories(__file__, budget_status=StatusStage)
 
 
 def test_a_sentence_has_an_end_and_steers_no_terminal() -> None:

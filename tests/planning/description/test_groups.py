@@ -5,7 +5,6 @@ What else holds for all of them, whatever hostile objects hold, stands here.
 
 from dataclasses import replace as replace_plan
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -40,10 +39,9 @@ from rollout_operator.planning.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
-from tests.goldens import Golden
 from tests.planning.description.card_stage import read_card
 from tests.planning.tables import read_group
-from tests.stories import Story, read_stories
+from tests.stories import Stage, check_stories
 
 OLD: Final = NOW - timedelta(days=3)
 BEFORE: Final = NOW - timedelta(minutes=1)
@@ -51,13 +49,13 @@ CODES: Final = {f"{code}": code for code in Code}
 SIGNS: Final = {Severity.DEBUG: "~", Severity.INFO: ""}
 
 
-class GroupStage:
+class GroupStage(Stage):
     """A group; `old; ` before it makes its pods three days old, but for those with an age."""
 
     def __init__(self) -> None:
         self.seen, self.plan = group(), Plan(group=GroupName("ingester"))
 
-    def act(self, line: str) -> str:
+    async def act(self, line: str) -> str:
         word, _, rest = line.partition(": ")
         match word:
             case "explain":
@@ -191,10 +189,7 @@ def _show_minutes(time: datetime | None) -> str:
     return "?" if time is None else f"{(time - NOW) / timedelta(minutes=1):g}"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("groups.txt")))
-def test_story(story: Story, golden: Golden) -> None:
-    stage = GroupStage()
-    story.check([stage.act(line) for line in story.commands], golden)
+test_story = check_stories(__file__, groups=GroupStage)
 
 
 def test_a_reason_comes_with_what_to_do_and_where_it_is_explained() -> None:

@@ -34,19 +34,20 @@ from tests.builders import NOW
 from tests.model.cases import lengthen, show
 from tests.planning.policies.played import PlayedPolicy
 from tests.planning.policies.snapshots import policy, read_policy, read_spec
+from tests.stories import Stage
 
 NEVER = PolicyStatus()
 SIGNS = {"True": "+", "False": "-"}
 PLAIN = {"Accepted": "+Accepted", "ZonesResolved": "+AllResolved"}
 
 
-class StatusStage:
+class StatusStage(Stage):
     """The status of a policy, which each line replaces."""
 
     def __init__(self) -> None:
         self.status = NEVER
 
-    def act(self, line: str) -> str:
+    async def act(self, line: str) -> str:
         """Return what the status says after a line, such as those of `read_policy`."""
         before = self.status
         case, *wants = line.removesuffix("; whole").removesuffix("; say"), line.split("; ")[-1]
@@ -156,14 +157,14 @@ def _show_event(event: PolicyEvent) -> str:
     return f"({event.reason})" if event.is_routine else event.reason
 
 
-class RolloutStage:
+class RolloutStage(Stage):
     """A policy that is played; a process that is killed has recorded its batch, and no more."""
 
     def __init__(self) -> None:
         self.played = PlayedPolicy()
         self.status = NEVER
 
-    def act(self, line: str) -> str:
+    async def act(self, line: str) -> str:
         word, *words = line.split()
         given = dict(one.split("=") for one in words if "=" in one)
         match word:

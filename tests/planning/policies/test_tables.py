@@ -3,11 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pytest
 import yaml
 from msgspec.structs import replace
 
@@ -43,13 +41,11 @@ from rollout_operator.planning.policy_status import (
 )
 from rollout_operator.planning.policy_zones import choose_key, map_frozen, resolve_zones, share_sets
 from tests.builders import NOW
-from tests.goldens import Golden
 from tests.model.cases import lengthen
-from tests.model.cases import shorten as shorten_text
 from tests.planning.policies.snapshots import outline, policy, read_policy
 from tests.planning.policies.stage import RolloutStage, StatusStage
 from tests.planning.tables import read_arguments
-from tests.stories import Story, read_stories
+from tests.stories import check_stories, check_tables
 
 KEY, OLD = TOPOLOGY_KEYS
 RACK: Final = "example.com/rack"
@@ -274,26 +270,9 @@ def ask(text: str) -> str:
     return ASK[word](rest)
 
 
-SHOW: Final[Mapping[str, Callable[[str], str]]] = {
-    "owners": show_owners,
-    "plan": show_plan,
-    "questions": ask,
-    "zones": show_zones,
-}
-STAGES: Final[Mapping[str, type[RolloutStage | StatusStage]]] = {
-    "rollouts": RolloutStage,
-    "statuses": StatusStage,
-}
-STORIES: Final = [Path(__file__).with_name(f"{name}.txt") for name in STAGES]
-TEXTS: Final = [Path(__file__).with_name(f"{name}.txt") for name in SHOW]
+test_case = check_tables(
+    __file__, owners=show_owners, plan=show_plan, questions=ask, zones=show_zones
+)
 
 
-@pytest.mark.parametrize("story", read_stories(*TEXTS))
-def test_case(story: Story, golden: Golden) -> None:
-    story.check(shorten_text(SHOW[story.path.stem](story.commands[0])), golden)
-
-
-@pytest.mark.parametrize("story", read_stories(*STORIES))
-def test_story(story: Story, golden: Golden) -> None:
-    stage = STAGES[story.path.stem]()
-    story.check([stage.act(line) for line in story.commands], golden)
+test_story = check_stories(__file__, rollouts=RolloutStage, statuses=StatusStage)
