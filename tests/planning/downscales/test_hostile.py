@@ -14,44 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from yarl import URL
 
-from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
-from rollout_operator.model.objects import Endpoint, Pod
-from rollout_operator.planning.requests import (
-    NoTarget,
-    plan_delay_target,
-    plan_endpoint,
-    plan_target,
-)
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.pods import render_url
 from tests.model.cases import lengthen
+from tests.planning.downscales.test_tables import plan_call
 
-DOMAIN = "cluster.local."
-POD = Pod(namespace="default", name="test-4", uid=Uid("u4"), resource_version="1", ip="10.1.2.3")
 HOST = "test-4.service-name.default.svc.cluster.local."
 ANNOTATION = "the grafana.com/rollout-prepare-delayed-downscale-url annotation"
-
-
-def plan(
-    *,
-    url: str | None = None,
-    port: str = "8080",
-    path: str = "prepare-downscale",
-    service: str = "service-name",
-    domain: str = DOMAIN,
-    **changes: object,
-) -> Endpoint | str:
-    """Return the endpoint of the pod, one thing of it changed, or the refusal."""
-    target = (
-        plan_target({PREPARE_PORT: port, PREPARE_PATH: path}, service)
-        if url is None
-        else plan_delay_target(url, service)
-    )
-    if isinstance(target, NoTarget):
-        return target.sentence
-    return plan_endpoint(replace(POD, **changes), target, domain)
 
 
 def assert_is_plain(endpoint: Endpoint) -> None:
@@ -113,7 +84,7 @@ def hostile() -> Iterator[tuple[str, str]]:
 )
 def test_what_is_hostile_is_refused(field: str, text: str) -> None:
     """SEC-10: by words on one printable line, however long the value is (SI-23)."""
-    refusal = plan(**{field: text})
+    refusal = plan_call(**{field: text})
 
     assert isinstance(refusal, str), refusal
     assert field != "url" or refusal.startswith(ANNOTATION)
@@ -143,7 +114,7 @@ urls = st.builds(
 @given(fields)
 def test_what_is_planned_is_plain_or_refused(changes: dict[str, str]) -> None:
     """SEC-10: nothing in between, and no error; and of a path nothing more than a path."""
-    planned = plan(**changes)
+    planned = plan_call(**changes)
 
     if isinstance(planned, str):
         assert planned.isprintable()
@@ -156,7 +127,7 @@ def test_what_is_planned_is_plain_or_refused(changes: dict[str, str]) -> None:
 @given(urls)
 def test_what_is_planned_of_a_url_is_plain_or_refused(url: str) -> None:
     """SEC-10."""
-    planned = plan(url=url)
+    planned = plan_call(url=url)
 
     if isinstance(planned, str):
         assert planned.isprintable()
@@ -169,5 +140,5 @@ def test_sec10_there_are_many_vectors() -> None:
     """SEC-10: at least 300; and the longest URL is taken (SI-23)."""
     assert len({one for one in hostile() if one[0] != "url"}) >= 300
     longest = "http://pod/" + "a" * 1013
-    assert isinstance(plan(url=longest), Endpoint)
-    assert isinstance(plan(url=longest + "a"), str)
+    assert isinstance(plan_call(url=longest), Endpoint)
+    assert isinstance(plan_call(url=longest + "a"), str)

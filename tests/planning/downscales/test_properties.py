@@ -3,7 +3,7 @@
 NODOWN-01 to 08, PREP-01 to 24, D-22 to D-26, SI-08 to SI-16, SEC-25.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Final
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rollout_operator.model.names import (
-    LAST_DOWNSCALE,
     MIN_TIME_BETWEEN_DOWNSCALES,
     NO_DOWNSCALE,
     PREPARE_DOWNSCALE,
@@ -22,7 +21,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Group, Key, StatefulSet, Zone
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.model.scaling import Review, Scalable, Unusable
+from rollout_operator.model.scaling import Scalable, Unusable
 from rollout_operator.model.units import format_next_second, parse_rfc3339
 from rollout_operator.planning.downscales import (
     DownscaleOutcome,
@@ -32,15 +31,16 @@ from rollout_operator.planning.downscales import (
     find_recent_downscale,
     judge_downscale,
 )
-from rollout_operator.planning.requests import (
-    assess_no_downscale,
-    assess_no_downscale_change,
-    assess_prepare_change,
-    assess_unprepared,
-)
+from rollout_operator.planning.requests import assess_prepare_change, assess_unprepared
 from tests.builders import NOW, group, shuffled, sts, sts_uid, unreadable, with_pods, zone
 from tests.examples import repeatable
-from tests.planning.downscales.test_tables import IP, TARGET, decrease
+from tests.planning.downscales.test_tables import (
+    IP,
+    TARGET,
+    decrease,
+    judge_no_downscale,
+    scaled_set,
+)
 from tests.planning.reviews import is_decrease, label_sets, objects, one, review
 
 REPEATABLE: Final = repeatable(200)
@@ -62,19 +62,6 @@ HOSTILE: Final = (*TIMES.split(), "", " ", "2026-01-01 11:00:00Z", *LONG)
 # Reviews
 
 
-def answer(
-    requested: Review, parent: Mapping[str, str] | None = None, *, fails_closed: bool = False
-) -> Verdict:
-    """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
-    change = assess_no_downscale_change(requested, fails_closed=fails_closed)
-    if isinstance(change, Verdict):
-        return change
-    assert isinstance(requested.old, Scalable)
-    if requested.old.kind == "Scale":
-        return assess_no_downscale(change, parent or {}, {})
-    return assess_no_downscale(change, requested.old.labels, requested.old.annotations)
-
-
 @REPEATABLE
 @given(objects, objects, st.booleans(), st.booleans())
 def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
@@ -88,7 +75,7 @@ def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
         is_refused = is_labelled and (is_unclear or is_decrease(old, new))
 
     requested = review(old, new, dry_run=dry_run)
-    verdict = answer(requested, fails_closed=fails_closed)
+    verdict = judge_no_downscale(requested, {}, fails_closed=fails_closed)
     assert verdict.is_allowed is not is_refused
     assert verdict.annotations == {}
     assert not (verdict.warnings and is_refused)
@@ -103,7 +90,7 @@ def test_seed083_a_scale_is_judged_as_its_object_would_be(
     by_scale = review(one(before, kind="Scale"), one(after, kind="Scale"))
     whole = review(one(before, labels), one(after))
 
-    assert answer(by_scale, labels) == answer(whole)
+    assert judge_no_downscale(by_scale, labels) == judge_no_downscale(whole, {})
 
 
 @REPEATABLE
@@ -117,7 +104,7 @@ def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
     kept = range(next_first, next_first + next_replicas)
     is_removed = any(ordinal not in kept for ordinal in range(first, first + replicas))
 
-    verdict = answer(review(old, new))
+    verdict = judge_no_downscale(review(old, new), {})
 
     assert verdict.is_allowed is not is_removed
     if is_removed and next_replicas >= replicas:
@@ -223,7 +210,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
     base = zone(letter, draw(letters), ready=draw(st.sampled_from([None, None, None, 0])))
     changed = replace(
         base.sts,
-        annotations=zone_set(letter, last=draw(times), span=draw(spans)).annotations,
+        annotations=scaled_set(letter, last=draw(times), span=draw(spans)).annotations,
         generation=draw(st.sampled_from([1, 1, 1, 2])),
         updated_replicas=draw(st.sampled_from([base.sts.replicas, base.sts.replicas, 0])),
     )
@@ -279,18 +266,7 @@ def test_si08_what_may_go_has_neighbours_at_rest(case: Group) -> None:
 # Times
 
 
-def zone_set(letter: str, *, ago: timedelta | None = None, **texts: str | None) -> StatefulSet:
-    """Return a set; `ago` or `last` say when it was scaled down, `label` and `span` how to wait."""
-    if ago is not None:
-        texts["last"] = format_next_second(NOW - ago)
-    known = {key: text for key, text in texts.items() if text is not None}
-    labels = {SPAN: known["label"]} if "label" in known else {}
-    keys = {"last": LAST_DOWNSCALE, "span": SPAN}
-    annotations = {key: known[name] for name, key in keys.items() if name in known}
-    return sts(letter, labels=labels, annotations=annotations)
-
-
-A: Final = zone_set("a")
+A: Final = scaled_set("a")
 
 
 hostile = st.one_of(
@@ -319,9 +295,9 @@ def test_sec25_no_annotation_of_another_zone_shortens_a_wait(
     label: str | None,
 ) -> None:
     """Zone b waits honestly: whatever zones a and c say, a is refused, and nothing crashes."""
-    honest = zone_set("b", ago=HOUR, **honest_span)
-    scaled = zone_set("a", last=own_last, span=own_span)
-    other = zone_set("c", last=last, span=span, label=label)
+    honest = scaled_set("b", ago=HOUR, **honest_span)
+    scaled = scaled_set("a", last=own_last, span=own_span)
+    other = scaled_set("c", last=last, span=span, label=label)
 
     for sets in ((honest, other), (other, honest)):
         refusal = find_recent_downscale(scaled, sets, {}, NOW)
@@ -335,7 +311,9 @@ def test_sec25_no_annotation_of_another_zone_shortens_a_wait(
 @given(last=hostile, seen=st.integers(0, 11))
 def test_sec25_what_we_have_seen_ourselves_is_not_argued_away(last: str | None, seen: int) -> None:
     known = {sts_uid("b"): NOW - seen * HOUR}
-    assert find_recent_downscale(A, [zone_set("b", last=last, label="12h")], known, NOW) is not None
+    assert (
+        find_recent_downscale(A, [scaled_set("b", last=last, label="12h")], known, NOW) is not None
+    )
 
 
 hours = st.one_of(st.none(), st.integers(0, 30))
@@ -352,7 +330,7 @@ def test_an_oracle_agrees_on_times_that_can_be_read(
 ) -> None:
     """SI-11: in whole hours; `ahead` of the ages lie in the future."""
     sets = [
-        zone_set(
+        scaled_set(
             letter,
             ago=None if age is None else (age - ahead) * HOUR,
             label=None if span is None else f"{span}h",
@@ -373,7 +351,7 @@ def test_si11_a_record_is_never_earlier_than_it_was(time: datetime) -> None:
     recorded = parse_rfc3339(format_next_second(time))
 
     assert timedelta(0) <= recorded - time < timedelta(seconds=1)
-    assert find_recent_downscale(A, [zone_set("b", label="1h")], {Uid("uid-b"): time}, time)
+    assert find_recent_downscale(A, [scaled_set("b", label="1h")], {Uid("uid-b"): time}, time)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.booleans())

@@ -18,9 +18,17 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
     Uid,
 )
-from rollout_operator.model.objects import Decrease, Key, Pod, StatefulSet, Target, Underway
+from rollout_operator.model.objects import (
+    Decrease,
+    Endpoint,
+    Key,
+    Pod,
+    StatefulSet,
+    Target,
+    Underway,
+)
 from rollout_operator.model.outcome import Severity, Verdict
-from rollout_operator.model.scaling import Scalable, TimesSource
+from rollout_operator.model.scaling import Review, Scalable, TimesSource
 from rollout_operator.model.units import format_next_second, parse_duration
 from rollout_operator.planning.downscales import (
     DownscaleSnapshot,
@@ -130,6 +138,17 @@ def show_rule(text: str) -> str:
     return shorten([_show_refusal(found, prefix)], SENTENCES)[0]
 
 
+def scaled_set(letter: str, *, ago: timedelta | None = None, **texts: str | None) -> StatefulSet:
+    """Return a set; `ago` or `last` say when it was scaled down, `label` and `span` how to wait."""
+    if ago is not None:
+        texts["last"] = format_next_second(NOW - ago)
+    known = {key: text for key, text in texts.items() if text is not None}
+    labels = {MIN_TIME_BETWEEN_DOWNSCALES: known["label"]} if "label" in known else {}
+    keys = {"last": LAST_DOWNSCALE, "span": MIN_TIME_BETWEEN_DOWNSCALES}
+    annotations = {key: known[name] for name, key in keys.items() if name in known}
+    return sts(letter, labels=labels, annotations=annotations)
+
+
 def show_spacing(text: str) -> str:
     """Return which zone has to be waited for; `ago` is what a set says, `seen` what we know."""
     sets: list[StatefulSet] = []
@@ -137,14 +156,10 @@ def show_spacing(text: str) -> str:
     for (letter, *plain), named in map(read_arguments, text.split("; ")):
         given = {key: str(value) for key, value in named.items()}
         if "seen" in given:
-            seen[sts_uid(letter)] = NOW - parse_duration(given["seen"])
-        if "ago" in given:
-            given["last"] = format_next_second(NOW - parse_duration(given["ago"]))
-        keys = {"last": LAST_DOWNSCALE, "span": MIN_TIME_BETWEEN_DOWNSCALES}
-        annotations = {key: given[name] for name, key in keys.items() if name in given}
-        labels = {MIN_TIME_BETWEEN_DOWNSCALES: given["label"]} if "label" in given else {}
+            seen[sts_uid(letter)] = NOW - parse_duration(given.pop("seen"))
+        ago = parse_duration(given.pop("ago")) if "ago" in given else None
         if "gone" not in plain:
-            sets.append(sts(letter, labels=labels, annotations=annotations))
+            sets.append(scaled_set(letter, ago=ago, **given))
     found = find_recent_downscale(sets[0], sets[1:], seen, NOW)
     return shorten([f"{found.code}: {found.why}"], SENTENCES)[0] if found else "allowed"
 
@@ -166,17 +181,21 @@ def show_request(text: str) -> str:
             old = replace(old, annotations=TARGETED, service_name="mock")
         alone = assess_unprepared(replace(review, old=old))
         return "the replica that leads decides" if alone is None else render_verdict(alone)
-    change = assess_no_downscale_change(review, fails_closed=word == "closed")
-    if isinstance(change, Verdict):
-        return render_verdict(change)
-    assert isinstance(old, Scalable)
     labels = {} if is_free else {NO_DOWNSCALE: "true"}
-    by_scale = old.kind == "Scale"
-    return render_verdict(
-        assess_no_downscale(
-            change, labels if by_scale else old.labels, {} if by_scale else old.annotations
-        )
-    )
+    return render_verdict(judge_no_downscale(review, labels, fails_closed=word == "closed"))
+
+
+def judge_no_downscale(
+    review: Review, parent: Mapping[str, str], *, fails_closed: bool = False
+) -> Verdict:
+    """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
+    change = assess_no_downscale_change(review, fails_closed=fails_closed)
+    if isinstance(change, Verdict):
+        return change
+    assert isinstance(review.old, Scalable)
+    if review.old.kind == "Scale":
+        return assess_no_downscale(change, parent, {})
+    return assess_no_downscale(change, review.old.labels, review.old.annotations)
 
 
 def show_next(text: str) -> str:
@@ -316,21 +335,32 @@ def show_reservation(text: str) -> str:
     return ASK[word](rest)
 
 
-def show_endpoint(text: str) -> str:
-    """Return the URL and the name, or the refusal; fields are of the pod or the target."""
-    word, *words = shlex.split(text.replace("{256}", "a" * 256).replace("{LONG}", LONG))
-    url = "" if word == "prepare" else words.pop(0)
-    given: dict[str, Any] = dict(one.split("=", 1) for one in words)
-    service, domain = given.pop("service", "service-name"), given.pop("domain", "cluster.local.")
-    port, path = given.pop("port", "8080"), given.pop("path", "prepare-downscale")
+def plan_call(
+    *,
+    url: str | None = None,
+    port: str = "8080",
+    path: str = "prepare-downscale",
+    service: str = "service-name",
+    domain: str = "cluster.local.",
+    **changes: object,
+) -> Endpoint | str:
+    """Return the endpoint of pod CALLED, one thing of it changed, or the refusal."""
     target = (
         plan_target({PREPARE_PORT: port, PREPARE_PATH: path}, service)
-        if word == "prepare"
+        if url is None
         else plan_delay_target(url, service)
     )
     if isinstance(target, NoTarget):
         return target.sentence
-    found = plan_endpoint(replace(CALLED, **given), target, domain)
+    return plan_endpoint(replace(CALLED, **changes), target, domain)
+
+
+def show_endpoint(text: str) -> str:
+    """Return the URL and the name, or the refusal; fields are of the pod or the target."""
+    word, *words = shlex.split(text.replace("{256}", "a" * 256).replace("{LONG}", LONG))
+    url = None if word == "prepare" else words.pop(0)
+    given: dict[str, Any] = dict(one.split("=", 1) for one in words)
+    found = plan_call(url=url, **given)
     if isinstance(found, str):
         return found
     assert (found.pod, found.uid) == (given.get("name", CALLED.name), CALLED.uid)
