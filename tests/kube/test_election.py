@@ -4,8 +4,7 @@ Of processes `me` and `other` it is shown when one begins and ceases to act.
 """
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -13,21 +12,13 @@ from typing import Any, Final
 import pytest
 from rollout_lab.schemas.patches import merge
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import LEASES
 from rollout_operator.kube.election import Election
 from rollout_operator.model.lease import Identity, Times
-from rollout_operator.model.names import (
-    ADDRESS,
-    ApiError,
-    Conflict,
-    Denied,
-    NotElected,
-    NotFound,
-    Refused,
-    Unreachable,
-)
+from rollout_operator.model.names import ADDRESS, ApiError, Denied, NotElected, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests import stories
+from tests.controllers.fake_client import FakeClient
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
@@ -48,65 +39,15 @@ ODD: Final[dict[str, dict[str, object]]] = {
 }
 
 
-class StoredLease:
-    """One Lease, merged as an API server does it; implements `LeaseApi`."""
-
-    def __init__(self) -> None:
-        self.body: dict[str, Any] = {}
-        self.fail: ApiError | TimeoutError | None = None
-        self.fails_writes_only = False
-        self.calls = 0
-        self._version = 0
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        self._check(is_write=False)
-        if not self.body:
-            raise NotFound("no lease")
-        return json.dumps(self.body).encode()
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        self._check()
-        if self.body:
-            raise Conflict("it exists")
-        return self.store(body)
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        *rest: object,
-        **how: object,
-    ) -> bytes:
-        self._check()
-        wanted: Any = patch
-        if not self.body:
-            raise NotFound("no lease")
-        if wanted["metadata"]["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
-            raise Conflict("it was changed")
-        if wanted["spec"].get("leaseTransitions", 0) > HIGHEST:
-            raise Refused("cannot unmarshal number into a field of type int32", status=422)
-        return self.store(wanted)
-
-    def _check(self, *, is_write: bool = True) -> None:
-        self.calls += 1
-        if self.fail is not None and (is_write or not self.fails_writes_only):
-            raise self.fail
-
-    def store(self, patch: Mapping[str, Any]) -> bytes:
-        self._version += 1
-        self.body = dict[str, Any](merge(self.body, dict(patch)))
-        self.body["metadata"]["resourceVersion"] = str(self._version)
-        return json.dumps(self.body).encode()
-
-
 class ElectionStage(stories.Steps):
     """Processes that take part, over one Lease in memory."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self.lease = StoredLease()
+        self.api = FakeClient([], [])
+        self.api.before = self._check
+        self.fail: ApiError | TimeoutError | None = None
+        self.fails_writes_only = False
         self.processes: dict[str, Election] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.acting: set[str] = set()
@@ -129,7 +70,7 @@ class ElectionStage(stories.Steps):
             is_pod="life" in how,
         )  # fmt: skip
         self.processes[name] = Election(
-            self.lease, namespace="prod", name="lease", me=me, clock=VirtualClock(),
+            self.api, namespace="prod", name="lease", me=me, clock=VirtualClock(),
             metrics=Metrics(), times=Times(**times), is_shadow=is_shadow,
         )  # fmt: skip
 
@@ -141,9 +82,25 @@ class ElectionStage(stories.Steps):
         self.seen = state
         return [*told, *changed]
 
+    def _check(self, call: str) -> None:
+        if self.fail is not None and not (self.fails_writes_only and call.startswith("get")):
+            raise self.fail
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return self.api.objects.get((LEASES.plural, "lease"), {})
+
+    def _store(self, metadata: dict[str, Any], spec: dict[str, Any]) -> None:
+        """Have another client write this, and leave the rest."""
+        held = self.body or {"metadata": {"namespace": "prod", "name": "lease", "uid": "u"}}
+        version = int(held["metadata"].get("resourceVersion", 0)) + 1
+        head = {**metadata, "resourceVersion": f"{version}"}
+        self.api.put(LEASES.plural, dict(merge(held, {"metadata": head, "spec": spec})))
+
     def _describe(self) -> dict[str, str]:
-        body = self.lease.body
+        body = self.body
         spec, metadata = body.get("spec", {}), body.get("metadata", {})
+        assert (spec.get("leaseTransitions") or 0) <= HIGHEST, "no API server takes that"
         address = metadata.get("annotations", {}).get(ADDRESS)
         lasts = spec.get("leaseDurationSeconds")
         holder = spec.get("holderIdentity", "")[:20] or "nobody"
@@ -195,26 +152,25 @@ class ElectionStage(stories.Steps):
                 spec[key] = int(value)
             else:
                 address = None if word == "-" else word
-        metadata = {"name": "lease", "namespace": "prod", "annotations": {ADDRESS: address}}
-        self.lease.store({"metadata": metadata, "spec": spec})
+        self._store({"annotations": {ADDRESS: address}}, spec)
 
     async def do_renewals(self, count: str) -> str:
         """Have a stranger renew every 14 s, each time with an earlier time."""
         for minute in range(int(count) - 1, -1, -1):
             spec = {"holderIdentity": "stranger", "renewTime": f"2020-01-01T00:{minute:02}:00Z"}
-            self.lease.store({"metadata": {"name": "lease"}, "spec": spec})
+            self._store({}, spec)
             await self.do_wait(14)
         return f"{elapsed().total_seconds():g}s"
 
     async def do_delete(self) -> None:
-        self.lease.body.clear()
+        self.api.objects.clear()
 
     async def do_fail(self, how: str, what: str = "") -> None:
         """Let all calls fail, or only `writes`."""
-        self.lease.fail, self.lease.fails_writes_only = FAILURES[how], what == "writes"
+        self.fail, self.fails_writes_only = FAILURES[how], what == "writes"
 
     async def do_heal(self) -> None:
-        self.lease.fail = None
+        self.fail = None
 
     async def do_release(self) -> None:
         await self.processes["me"].release()
@@ -234,7 +190,7 @@ class ElectionStage(stories.Steps):
         return text if len(text) < 100 else f"{text[:20]}... of {len(text)} characters"
 
     async def do_calls(self) -> str:
-        return f"{self.lease.calls} calls"
+        return f"{len(self.api.calls)} calls"
 
     async def do_check(self) -> str:
         """Show for how long a write may be sent."""

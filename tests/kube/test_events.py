@@ -13,7 +13,6 @@ import pytest
 
 from rollout_operator.aio.queue import Recent
 from rollout_operator.config.flags import get_flag
-from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.events import (
     BURST,
     MAX_NOTE,
@@ -30,19 +29,18 @@ from rollout_operator.kube.rate_limit import Priority, RateLimiter
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.names import (
     ApiError,
-    Conflict,
     Denied,
     NotFound,
     Refused,
     Throttled,
     TooManyRequests,
     Uid,
-    UnknownOutcome,
     Unreachable,
 )
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.metrics import Metrics
 from tests import stories
+from tests.controllers.fake_client import FakeClient
 from tests.goldens import Golden
 from tests.samples import read_samples
 from tests.stories import Story, read_stories
@@ -59,11 +57,11 @@ ERRORS: Final[dict[str, ApiError]] = {
 NAMES: Final = {"LONG": "a" * 253, "DOTTED": f"{'b' * 219}.{'c' * 30}"}
 
 
-class StoredEvents:
-    """An API server that knows of Events only; implements `EventApi`."""
+class StoredEvents(FakeClient):
+    """An API server that knows of Events only."""
 
     def __init__(self) -> None:
-        self.events: dict[str, dict[str, Any]] = {}
+        super().__init__([], [])
         self.fails: list[ApiError] = []
         """What the next calls raise."""
         self.always: ApiError | None = None
@@ -71,45 +69,21 @@ class StoredEvents:
         """Whether the next event is stored, and its answer lost."""
         self.hangs = False
         self.limits = RateLimiter(0, 0)
-        self.calls = 0
+        self.pause = self._serve
 
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        await self._record()
-        event = msgspec.convert(body, dict[str, Any])
-        name = event["metadata"]["name"]
-        if name in self.events:
-            raise Conflict("it exists")
-        self.events[name] = event
-        if self.loses_answer:
-            self.loses_answer = False
-            raise UnknownOutcome("no answer")
-        return b"{}"
+    @property
+    def events(self) -> dict[str, dict[str, Any]]:
+        return {name: one for (_, name), one in self.objects.items()}
 
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        *rest: object,
-        **how: object,
-    ) -> bytes:
-        await self._record()
-        if name not in self.events:
-            raise NotFound("it has expired")
-        assert isinstance(patch, dict)
-        self.events[name] |= patch
-        return b"{}"
-
-    async def _record(self) -> None:
+    async def _serve(self, call: str) -> None:
         await self.limits.take("events.k8s.io", Priority.RECORD, timedelta(minutes=1))
-        self.calls += 1
         if self.hangs:
             await asyncio.Event().wait()
         if self.always is not None:
             raise self.always
         if self.fails:
             raise self.fails.pop(0)
+        self.lost, self.loses_answer = {call} if self.loses_answer else set(), False
 
 
 def event(note: str = "waits", name: str = "zone-a", **changes: Any) -> EventRecord:
@@ -147,9 +121,6 @@ class EventStage(stories.Steps):
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def do_report(self, name: str, note: str, *words: str) -> None:
         how: dict[str, Any] = {}
@@ -198,12 +169,13 @@ class EventStage(stories.Steps):
 
     async def do_forget(self) -> None:
         """Have the API server forget all Events."""
-        self.api.events.clear()
+        self.api.objects.clear()
 
     async def do_whole(self) -> str:
         """Show the last event."""
         name, found = list(self.api.events.items())[-1]
-        assert found["metadata"] == {"name": name, "namespace": "prod"}
+        head = found["metadata"]
+        assert (head["name"], head["namespace"], len(head)) == (name, "prod", 4)
         assert name.startswith(f"{found['regarding']['name']}.")
         return msgspec.json.encode({**found, "metadata": {}}).decode()
 
@@ -232,7 +204,7 @@ class EventStage(stories.Steps):
         return ", ".join(f"{' '.join(key)} {value:g}" for key, value in found.items() if value)
 
     async def do_calls(self) -> str:
-        return f"{self.api.calls} calls"
+        return f"{len(self.api.calls)} calls"
 
     async def do_log(self, *words: str) -> str:
         found = Counter(line.split()[0] for line in self.lines if " ".join(words) in line)
