@@ -121,7 +121,6 @@ def zone(
 
 
 def with_pods(base: Zone, **changes: object) -> Zone:
-    """Return the zone with all its pods changed."""
     pods = tuple(_change(one, changes) for one in base.pods)
     return structs.replace(base, pods=pods)
 

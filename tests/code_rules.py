@@ -62,7 +62,6 @@ def load_package() -> Sequence[Module]:
 
 @cache
 def load_lab() -> Sequence[Module]:
-    """Return all modules of the lab."""
     return load_modules(LAB)
 
 

@@ -93,7 +93,6 @@ def _sort(objects: Iterable[Object]) -> dict[str, dict[str, Object]]:
 
 
 def _shorten(one: Object) -> Object:
-    """Return an object as it is shown."""
     shown = {key: one[key] for key in one if key not in {"apiVersion", "kind", "metadata"}}
     metadata = {key: value for key, value in one["metadata"].items() if key != "name"}
     labels = {

@@ -56,7 +56,6 @@ class Seen(msgspec.Struct):
 
     @property
     def pods(self) -> dict[str, Json]:
-        """Return the pods by name."""
         return self.objects[PODS.plural]
 
     @property

@@ -57,7 +57,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 def write_configuration(
     side: Side, kind: HookKind, name: str, hooks: Sequence[Hook]
 ) -> Configuration:
-    """Return a configuration for the namespace of a side."""
     selector = {"matchLabels": {PROBE_LABEL: name}}
     probe = Hook(
         name="probe", decide=allow(), operations=("CREATE",), fields={"objectSelector": selector}

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from typing import Final, TypeVar, cast
-
-import pytest
 
 from rollout_operator.model.lease import read_address, render_address
 from rollout_operator.model.names import InvalidInput
@@ -37,9 +35,8 @@ from rollout_operator.model.units import (
 )
 from rollout_operator.releases.model.releases import parse_reference, parse_repository
 from tests.builders import sts
-from tests.goldens import Golden
 from tests.model.cases import call, show
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 T = TypeVar("T")
 
@@ -156,7 +153,5 @@ FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(call(FUNCTIONS, command), golden)
+read: Final = partial(call, FUNCTIONS)
+test_case = check_tables(__file__, labels=read, names=read, patterns=read, units=read)

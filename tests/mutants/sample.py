@@ -22,8 +22,6 @@ _HEADS: Final = ("---", "+++")
 
 
 class Automatic(msgspec.Struct, frozen=True, kw_only=True):
-    """One automatic mutant."""
-
     name: str
     """By which its switch is thrown."""
     area: str

@@ -123,7 +123,6 @@ def annotated(base: Zone, **annotations: str | None) -> Zone:
 
 
 def changed(base: Zone, **changes: object) -> Zone:
-    """Return the zone with its StatefulSet changed."""
     return structs.replace(base, sts=replace(base.sts, **changes))
 
 

@@ -53,8 +53,6 @@ GONE: Final = (200, 201, 404)
 
 @dataclass(slots=True)
 class NodesDrain:
-    """One drain."""
-
     world: World
     nodes: Sequence[str]
     is_done: bool = False

@@ -37,7 +37,6 @@ class PageReader(HTMLParser):
 
 
 def read_site(site: Path) -> dict[Path, PageReader]:
-    """Return each page of a site."""
     pages = {}
     for path in sorted(site.rglob("*.html")):
         pages[path] = PageReader()

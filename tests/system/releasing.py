@@ -67,7 +67,6 @@ async def prepare(world: World, *, image: str = "registry.invalid/app") -> None:
 async def create(
     world: World, resource: Resource, kind: str, name: str, spec: Json, **metadata: Any
 ) -> None:
-    """Create an object."""
     body: Json = {
         "apiVersion": resource.api_version,
         "kind": kind,
@@ -147,7 +146,6 @@ async def annotate(world: World, name: str, **annotations: str | None) -> None:
 
 
 async def read_status(world: World, name: str = "app") -> Json:
-    """Return the status of a Rollout."""
     status: Json = (await world.get(ROLLOUTS, name)).get("status") or {}
     return status
 
@@ -247,7 +245,6 @@ async def refusing(api: Api, namespace: str, tag: str) -> AsyncIterator[None]:
 
 
 async def read_annotations(world: World, name: str = "app") -> Mapping[str, str]:
-    """Return the annotations of a Rollout."""
     found = await world.get(ROLLOUTS, name)
     annotations: Mapping[str, str] = found["metadata"].get("annotations") or {}
     return annotations
@@ -338,7 +335,6 @@ class Actor:
         await self._api.delete(KINDS[kind], self._namespace, name)
 
     async def _label(self, text: str) -> None:
-        """Label the namespace."""
         patch = {"metadata": {"labels": yaml.safe_load(text)}}
         await self._api.patch(NAMESPACES, "", self._namespace, patch)
 

@@ -200,5 +200,4 @@ def apply(world: World, *words: str) -> None:
 
 
 def kubectl() -> str:
-    """Return the command."""
     return str(locate_kubectl() / "kubectl")

@@ -48,7 +48,6 @@ PATIENCE: Final = 120
 
 
 def body_of(**request: Any) -> bytes:
-    """Return the review as bytes."""
     return json.dumps(review_tree(**request)).encode()
 
 
@@ -87,12 +86,10 @@ class Line:
         self.writer = writer
 
     async def send_request(self, request: bytes) -> Answer:
-        """Send bytes and read one answer."""
         self.writer.write(request)
         return await self.read()
 
     async def read(self) -> Answer:
-        """Read one answer."""
         async with asyncio.timeout(PATIENCE):
             head, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             pairs = (line.partition(": ") for line in lines if line)

@@ -23,7 +23,6 @@ AT_ONCE: Final = 10
 
 
 def marked(number: int, text: str = "x") -> StatefulSet:
-    """Return a set with a mark."""
     one = sts("a", replicas=3)
     return replace(one, uid=Uid(f"{number}"), annotations={DOWNSCALE_INTENT: text})
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
 from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
 from rollout_operator.releases.model.releases import (
     BakeStatus,
@@ -38,6 +38,17 @@ def read_minutes(text: str) -> float:
 
 def show_minutes(moment: datetime | None) -> str:
     return "" if moment is None else f"{(moment - START) / MINUTE:.4g}"
+
+
+def read_selector(text: str) -> LabelSelector | None:
+    """Read `a=b`, `all`, `none`, or a term such as `app NotIn a,c`."""
+    if text in ("all", "none"):
+        return LabelSelector() if text == "all" else None
+    if "=" in text:
+        return LabelSelector(labels=dict([text.split("=")]))
+    key, operator, *values = text.split()
+    texts = tuple(values[0].split(",")) if values else ()
+    return LabelSelector(terms=(SelectorTerm(key=key, operator=operator, values=texts),))
 
 
 def head(name: str = "app", namespace: str = "prod", generation: int = 1) -> ReleaseHead:

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.objects import LabelSelector, SelectorTerm
 from rollout_operator.releases.model.plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -63,7 +62,16 @@ from rollout_operator.releases.planning.flux import (
     plan_flux_writes,
 )
 from rollout_operator.releases.planning.schedules import get_time_zone
-from tests.planning.releases.builders import START, check, entry, gate, head, releases, rollout
+from tests.planning.releases.builders import (
+    START,
+    check,
+    entry,
+    gate,
+    head,
+    read_selector,
+    releases,
+    rollout,
+)
 from tests.planning.releases.stage import ReleaseStage
 from tests.stories import check_stories, check_tables
 
@@ -283,24 +291,13 @@ def show_selected(text: str) -> str:
     if text == "nothing":
         return _join_keys(list_checks(head(), None, CHECKS, TEAMS))
     wanted, _, spaces = text.partition(" in ")
-    namespaces = _read_selector(spaces) if spaces else None
-    selector = CheckSelector(selector=_read_selector(wanted), namespaces=namespaces)
+    namespaces = read_selector(spaces) if spaces else None
+    selector = CheckSelector(selector=read_selector(wanted), namespaces=namespaces)
     return _join_keys(list_checks(head(), selector, CHECKS, TEAMS))
 
 
 def _join_keys(checks: Sequence[HealthCheck]) -> str:
     return " ".join(one.head.key for one in checks) or "none"
-
-
-def _read_selector(text: str) -> LabelSelector | None:
-    """Read `a=b`, `all`, `none`, or a term such as `app NotIn a,c`."""
-    if text in ("all", "none"):
-        return LabelSelector() if text == "all" else None
-    if "=" in text:
-        return LabelSelector(labels=dict([text.split("=")]))
-    key, operator, *values = text.split()
-    texts = tuple(values[0].split(",")) if values else ()
-    return LabelSelector(terms=(SelectorTerm(key=key, operator=operator, values=texts),))
 
 
 def show_health(text: str) -> str:

@@ -6,12 +6,11 @@ Without a verb a case shows the whole plan in short; `say` shows it in its own w
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from rollout_operator.model.objects import Decrease, Group, Target, parse_ordinal
+from rollout_operator.model.objects import Decrease, Target, parse_ordinal
 from rollout_operator.model.outcome import (
     Action,
     EqualPods,
@@ -27,12 +26,10 @@ from rollout_operator.planning.rollout import RolloutZone, plan_group, walk_zone
 from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, prev, sts
-from tests.goldens import Golden
 from tests.planning.scalings import codes, counts, delayed, snapshot
 from tests.planning.tables import BUDGET_SENTENCES, read_group, shorten
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
-HERE: Final = Path(__file__).parent
 TARGET: Final = Target(port=80, path="p", service="svc")
 PLAIN: Final = {"budget_used", "pods_starting", "zone_left_short"}
 """Codes whose sentence shows how many pods are down; they end in `not_ready`, too."""
@@ -48,16 +45,8 @@ BRIEF: Final = {
 }
 
 
-def _read(text: str) -> Group:
-    return read_group(_spell(text))
-
-
-def _spell(text: str) -> str:
-    return re.sub(r"(?<=[ ^])([a-e]-[\d*])", r"zone-\1", text)
-
-
 def show_plan(text: str) -> str:
-    return digest(plan_group(_read(text)))
+    return digest(plan_group(read_group(text)))
 
 
 def digest(plan: Plan) -> str:
@@ -91,7 +80,7 @@ def _digest_wait(wait: Reason) -> str:
 
 
 def show_say(text: str) -> str:
-    plan = plan_group(_read(text))
+    plan = plan_group(read_group(text))
     return "\n".join(
         f"{one.severity} {one.code} {one.zone or 'all'}: {one.text}"
         + f"; always: {one.stable_text}" * bool(one.stable_text)
@@ -102,14 +91,14 @@ def show_say(text: str) -> str:
 def show_pods(text: str) -> str:
     return "\n".join(
         f"{one.reason.code}: {one.reason.text}"
-        for action in plan_group(_read(text)).actions
+        for action in plan_group(read_group(text)).actions
         if isinstance(action, ReplacePods)
         for one in action.listed
     )
 
 
 def show_explain(text: str) -> str:
-    first, *more = explain(plan_group(_read(text)))
+    first, *more = explain(plan_group(read_group(text)))
     return "\n".join([first, *(["..", *more[-3:]] if len(more) > 4 else more)])
 
 
@@ -117,7 +106,7 @@ def show_counts(text: str) -> str:
     return ", ".join(
         f"{one.zone}: {one.ready}/{one.desired} ready, {one.updated} updated,"
         f" {one.outdated} outdated"
-        for one in plan_group(_read(text)).progress or ()
+        for one in plan_group(read_group(text)).progress or ()
     )
 
 
@@ -137,7 +126,9 @@ def show_other(text: str) -> str:
     """Show whether a pod that another operator deleted would have been."""
     name, _, rest = text.partition("; ")
     letter, _, ordinal = name.partition("-")
-    return "would go" if would_replace(_read(rest), pod(letter, int(ordinal))) else "would stay"
+    return (
+        "would go" if would_replace(read_group(rest), pod(letter, int(ordinal))) else "would stay"
+    )
 
 
 def show_walk(text: str) -> str:
@@ -146,7 +137,7 @@ def show_walk(text: str) -> str:
     zones = [
         RolloutZone(
             name=f"zone {place}",
-            readinesses=tuple(measure_readiness(one, {}, NOW) for one in _read(members).zones),
+            readinesses=tuple(measure_readiness(one, {}, NOW) for one in read_group(members).zones),
         )
         for place, members in enumerate(rest.split(" / "))
     ]
@@ -157,7 +148,7 @@ def show_walk(text: str) -> str:
 
 
 def show_used(text: str) -> str:
-    [only] = _read(text).zones
+    [only] = read_group(text).zones
     return f"{count_used(only)}"
 
 
@@ -175,13 +166,13 @@ def _decrease(to: int) -> Decrease:
 def show_neighbours(text: str) -> str:
     """Show what other zones say to a downscale of zone a from 5."""
     to, _, rest = text.partition("; ")
-    seen = _read(rest)
+    seen = read_group(rest)
     verdict = assess_neighbours(_decrease(int(to)), seen.zones[0].sts, seen, {})
     return "go" if verdict is None else _judge(verdict)
 
 
 def show_prepare(text: str) -> str:
-    plan = choose_pods_to_prepare(_decrease(3), _read(text).zones[0], TARGET, "cluster.local.")
+    plan = choose_pods_to_prepare(_decrease(3), read_group(text).zones[0], TARGET, "cluster.local.")
     return _judge(plan) if isinstance(plan, Verdict) else f"{len(plan.endpoints)} pods are called"
 
 
@@ -190,7 +181,7 @@ def show_scale(text: str) -> str:
     scale, _, rest = text.partition("; ")
     scale, _, force = scale.partition(" force=")
     base = delayed("b", 5, force=force or None)
-    [zone] = read_group(_spell(rest), base).zones
+    [zone] = read_group(rest, base).zones
     plan = plan_scaling(snapshot(zone, scale=scale))
     assert all(one.is_exact for one in plan.scale)  # SI-09: for this version of the set only
     lines = [*(f"{name} to {count}" for name, count in counts(plan).items()), *codes(plan)]
@@ -204,11 +195,14 @@ VERBS: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    [case] = story.commands
+def show(case: str) -> str:
     verb, _, rest = case.partition(": ")
-    story.check(VERBS[verb](rest) if verb in VERBS else show_plan(case), golden)
+    return VERBS[verb](rest) if verb in VERBS else show_plan(case)
+
+
+test_case = check_tables(
+    __file__, groups=show, newcomers=show, sentences=show, table=show, zones=show
+)
 
 
 @pytest.mark.parametrize("states", ["lll", "ppp", "lLl"])
@@ -229,7 +223,7 @@ def test_li_11_a_plan_reads_the_ordinal_of_each_pod_once(
 
 
 def test_progress_is_no_part_of_the_decision() -> None:
-    short, shorter = plan_group(_read("zone a ll")), plan_group(_read("zone a ll"))
+    short, shorter = plan_group(read_group("zone a ll")), plan_group(read_group("zone a ll"))
 
     assert short == shorter
     assert short.progress is not None

@@ -112,7 +112,6 @@ def policy(
 def operator(
     *, missing: tuple[str, ...] = (), is_acting: bool = True, reports: tuple[PartReport, ...] = ()
 ) -> OperatorDescription:
-    """Return an operator."""
     return OperatorDescription(
         version="1.2.3", is_ready=not missing, is_acting=is_acting, missing=missing, reports=reports
     )
@@ -192,7 +191,6 @@ def waiting(
     name: str = "zone-b",
     remedy: str = "look at the pods that the message names",
 ) -> Waiting:
-    """Return a reason."""
     return Waiting(code=code, text=text, zone=name, remedy=remedy, link=f"/reasons#{code}")
 
 

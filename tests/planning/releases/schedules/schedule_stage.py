@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from rollout_operator.model import names
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.outcome import Severity
 from rollout_operator.releases.model.releases import (
     KUBERIK,
@@ -39,7 +38,7 @@ from rollout_operator.releases.planning.schedules import (
     render_schedule_status,
 )
 from tests import stories
-from tests.planning.releases.builders import START, gate, head, show_minutes
+from tests.planning.releases.builders import START, gate, head, read_selector, show_minutes
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,
     DENY,
@@ -81,8 +80,8 @@ class ScheduleStage(stories.Steps):
             rules=(ScheduleRule(name="always"),) if "always" in words else (MORNING,),
             time_zone=given.get("zone", "UTC"),
             namespace=namespace,
-            rollouts=_read_selector(given.get("rollouts", "all")),
-            namespaces=_read_selector(given.get("namespaces", "none")),
+            rollouts=read_selector(given.get("rollouts", "all")),
+            namespaces=read_selector(given.get("namespaces", "none")),
             pretty_name=given.get("pretty"),
             description=given.get("description"),
         )
@@ -271,10 +270,3 @@ def _show_plan(plan: SchedulePlan) -> list[str]:
 
 def _split(words: tuple[str, ...]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def _read_selector(text: str) -> LabelSelector | None:
-    if text in ("all", "none"):
-        return LabelSelector() if text == "all" else None
-    key, _, value = text.partition(":")
-    return LabelSelector(labels={key: value})
