@@ -8,7 +8,7 @@ import pytest
 from tests.goldens import Golden
 from tests.operator.event_stage import EventStage
 from tests.operator.stage import OperatorStage
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_stories, read_stories
 from tests.virtual_time import in_virtual_time
 
 HERE: Final = Path(__file__).parent
@@ -16,12 +16,7 @@ EVENTS: Final = HERE / "events.txt"
 TEXTS: Final = {*HERE.glob("*.txt")} - {EVENTS, HERE / "flags.txt"}
 
 
-@pytest.mark.parametrize("story", read_stories(EVENTS))
-@in_virtual_time
-async def test_events(
-    story: Story, golden: Golden, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    story.check(await EventStage(lines, monkeypatch).play(story.commands), golden)
+test_events = in_virtual_time(check_stories(__file__, events=EventStage))
 
 
 @pytest.mark.thorough

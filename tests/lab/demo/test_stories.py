@@ -1,7 +1,5 @@
 """Stories of the demo and its parts: texts of commands beside this file."""
 
-from pathlib import Path
-
 import pytest
 from rollout_lab.demo.flags import FLAGS, STORIES, render_demo_usage
 from rollout_lab.demo.stage import ScenarioStuck, open_stage
@@ -9,16 +7,11 @@ from rollout_lab.demo.stories import SCENARIOS, until_done
 
 from rollout_operator.cli.main import main
 from rollout_operator.config.grammar import BOOL
-from tests.goldens import Golden
 from tests.lab.demo.stage import SMALL, DemoStage, Watch
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import in_virtual_time
 
-
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await DemoStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, parts=DemoStage, stories=DemoStage))
 
 
 @in_virtual_time

@@ -5,22 +5,16 @@ Section 3.2: errors, latency, crashes, stale views; partitions; behaviours of po
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.model.names import NotFound
-from tests.goldens import Golden
 from tests.lab.network.stage import NAMESPACE, NetworkStage
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import in_virtual_time
 
-
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await NetworkStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, faults=NetworkStage, process=NetworkStage))
 
 
 def test_a_request_on_its_way_at_death_may_arrive() -> None:

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,9 +19,8 @@ from rollout_operator.planning.adoption import (
     render_component,
     render_text,
 )
-from tests.goldens import Golden
 from tests.planning.adoption.adoptable import plain, plan, read_sets, three
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 _DIFFERS: Final = re.compile("its (.*?) is .*, that of ")
 HEAD: Final = "# namespace prod: nothing is written by this command\n#\n"
@@ -123,10 +121,12 @@ VERBS: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    verb, _, rest = story.commands[0].partition(": ")
-    story.check(VERBS[verb](rest) if verb in VERBS else show_plan(story.commands[0]), golden)
+def show(case: str) -> str:
+    verb, _, rest = case.partition(": ")
+    return VERBS[verb](rest) if verb in VERBS else show_plan(case)
+
+
+test_case = check_tables(__file__, patches=show, plans=show)
 
 
 def test_a_partition_that_keeps_pods_back_must_be_set_to_0() -> None:

@@ -22,6 +22,7 @@ from rollout_operator.planning.text import (
     StatusLayout,
     draw_card,
     draw_status,
+    render_age,
     render_description,
     render_line,
 )
@@ -109,6 +110,10 @@ class CardStage(Stage):
         """Show what a browser reads, without head and foot, after checks that hold for any page."""
         lines = (await read_page(self.described)).lines
         return _join(lines[lines.index(_LEGEND) + 1 : -2])
+
+    async def do_age(self, *seconds: str) -> str:
+        """Show spans of so many seconds, which are short."""
+        return " ".join(render_age(timedelta(seconds=int(one))) for one in seconds)
 
     async def do_changes(self) -> str:
         """Show what `status -w` writes into a pipe."""
