@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-Tree = dict[str, Any]
+from tests.model.wire_trees import Tree, custom_tree
 
 SELECTOR: Final = {"matchLabels": {"app": "db"}}
 
@@ -10,19 +10,8 @@ SELECTOR: Final = {"matchLabels": {"app": "db"}}
 def policy_tree(name: str = "db", *, rolling: Any = None, **spec: Any) -> Tree:
     """Return a policy with such a spec and such a `rollingUpdate`; None takes a field away."""
     fields = {"statefulSetSelector": SELECTOR, "rollingUpdate": rolling, **spec}
-    return {
-        "apiVersion": "rollout.grafana.com/v1alpha1",
-        "kind": "MultiAZRollout",
-        "metadata": {
-            "name": name,
-            "namespace": "prod",
-            "uid": f"uid-{name}",
-            "resourceVersion": "7",
-            "generation": 2,
-            "creationTimestamp": "2026-01-02T03:04:05Z",
-        },
-        "spec": {key: value for key, value in fields.items() if value is not None},
-    }
+    head = {"generation": 2, "creationTimestamp": "2026-01-02T03:04:05Z"}
+    return custom_tree("MultiAZRollout", "rollout.grafana.com/v1alpha1", name, fields, **head)
 
 
 def status_tree() -> Tree:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-Tree = dict[str, Any]
+from tests.model.wire_trees import Tree
 
 STATEFULSETS: Final = {"group": "apps", "version": "v1", "resource": "statefulsets"}
 

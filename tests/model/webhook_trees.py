@@ -3,9 +3,7 @@
 from typing import Any
 
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
-
-# Trees of JSON, as tests bend them: typing them would hide what they show.
-Tree = dict[str, Any]
+from tests.model.wire_trees import Tree, without_none
 
 OURS = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"}
 
@@ -16,7 +14,7 @@ def hook_tree(name: str = "guard.ops", **client_config: Any) -> Tree:
     config = {"service": service, **client_config}
     return {
         "name": name,
-        "clientConfig": {key: value for key, value in config.items() if value is not None},
+        "clientConfig": without_none(config),
         "rules": [{"operations": ["UPDATE"], "resources": ["statefulsets"]}],
         "failurePolicy": "Fail",
         "sideEffects": "NoneOnDryRun",

@@ -1,7 +1,6 @@
 """Pods and StatefulSets as trees of JSON, for tests to bend."""
 
 import json
-from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -40,7 +39,7 @@ def pod_tree(**status: Any) -> Tree:
             ],
         },
         "spec": {"containers": [{"name": "app", "image": "x"}]},
-        "status": {key: value for key, value in (whole | status).items() if value is not None},
+        "status": without_none(whole | status),
     }
 
 
@@ -74,11 +73,31 @@ def set_tree(**spec: Any) -> Tree:
     }
 
 
-def as_json(tree: Mapping[str, Any]) -> bytes:
+def custom_tree(kind: str, api: str, name: str, spec: Tree, **head: Any) -> Tree:
+    """Return an object of a custom resource with such a spec; None takes a field away."""
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "prod",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "generation": 1,
+            **head,
+        },
+        "spec": without_none(spec),
+    }
+
+
+def without_none(tree: Tree) -> Tree:
+    return {key: value for key, value in tree.items() if value is not None}
+
+
+def as_json(tree: Any) -> bytes:
     return json.dumps(tree).encode()
 
 
 def with_metadata(tree: Tree, **changes: Any) -> Tree:
-    bent = deepcopy(tree)
-    bent["metadata"] |= changes
-    return bent
+    """Return the object with other metadata; None takes a field away."""
+    return {**deepcopy(tree), "metadata": without_none({**tree["metadata"], **changes})}

@@ -18,8 +18,9 @@ from rollout_operator.model.decode.wire import LONGEST_VALUE, OBJECT, REVIEW, SM
 from rollout_operator.model.names import ABSENT_PEERS, DecodeError, InvalidInput
 from rollout_operator.model.scaling import Review, Unusable
 from tests.hostile_bodies import WALKS, list_hostile_bodies
-from tests.model.budget_trees import REGEX, as_json, budget_tree, with_head
+from tests.model.budget_trees import REGEX, budget_tree
 from tests.model.review_trees import review_tree, set_tree
+from tests.model.wire_trees import as_json, with_metadata
 
 MIB = 1 << 20
 # The tree of 64 KiB of lists inside of lists, as it may also come in a small body.
@@ -230,7 +231,7 @@ def test_d50_whatever_is_decoded_of_a_budget_is_in_its_excerpt() -> None:
         "podNameRegexGroup": 1,
         "crossZoneEvictionDelay": "20m",
     }
-    tree = with_head(budget_tree(**spec), generation=4)
+    tree = with_metadata(budget_tree(**spec), generation=4)
     large = as_json({**tree, "status": PAD})
 
     assert len(large) > SMALL

@@ -38,12 +38,12 @@ from rollout_operator.model.scaling import Scalable, Unusable, decode_zone_map
 from rollout_operator.releases.model.decode import decode_rollout, decode_schedule
 from rollout_operator.releases.model.releases import RefusedRelease
 from tests.examples import repeatable
-from tests.model.budget_trees import as_json, budget_tree
+from tests.model.budget_trees import budget_tree
 from tests.model.decode.releases.trees import tree as release_tree
 from tests.model.policy_trees import policy_tree
 from tests.model.review_trees import review_tree, set_tree
 from tests.model.webhook_trees import configuration_tree
-from tests.model.wire_trees import pod_tree, with_metadata
+from tests.model.wire_trees import as_json, pod_tree, with_metadata
 from tests.model.wire_trees import set_tree as wire_set_tree
 
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)

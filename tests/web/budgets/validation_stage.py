@@ -20,8 +20,9 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.eviction import ZpdbValidation
 from tests import stories
 from tests.builders import pod
-from tests.model.budget_trees import as_json, budget_tree, with_head
+from tests.model.budget_trees import budget_tree
 from tests.model.review_trees import review_tree
+from tests.model.wire_trees import as_json, with_metadata
 from tests.samples import read_samples
 
 KIND = {
@@ -41,7 +42,7 @@ class ValidationStage(stories.Steps):
     async def do_known(self, name: str, label: str, *words: str) -> None:
         """Have a budget over pods with a label be known."""
         selector = {"matchLabels": dict([label.split("=")])}
-        tree = with_head({**_make(words)}, name=name)
+        tree = with_metadata({**_make(words)}, name=name)
         tree["spec"]["selector"] = selector
         self.catalog.on_change(None, decode_budget(as_json(tree)))
 
@@ -95,7 +96,7 @@ def _make(words: tuple[str, ...]) -> Any:
         if not key.startswith("@"):
             where, _, name = key.rpartition(".")
             {"": spec, "meta": meta, "top": top}[where][name] = value
-    return {**with_head(budget_tree(**spec), **meta), **top}
+    return {**with_metadata(budget_tree(**spec), **meta), **top}
 
 
 def _read(words: tuple[str, ...]) -> list[tuple[str, Any]]:
