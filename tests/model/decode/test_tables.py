@@ -35,8 +35,8 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.decode.wire import salvage
 from rollout_operator.model.names import DecodeError
 from rollout_operator.model.objects import Pod
-from rollout_operator.model.policy import PolicyStatus, RefusedPolicy
-from rollout_operator.model.scaling import Scalable
+from rollout_operator.model.policy import Policy, PolicyStatus, RefusedPolicy, WatchedPolicy
+from rollout_operator.model.scaling import Review, Scalable
 from rollout_operator.releases.model import decode as releases
 from rollout_operator.releases.model import decode_flux as flux
 from rollout_operator.releases.model.releases import (
@@ -61,14 +61,19 @@ encode: Final = msgspec.json.encode
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 
 
-def reads(decode: Callable[[bytes], Any], tree: Any, at: str = "spec") -> Reader:
+def reads(
+    decode: Callable[[bytes], Any],
+    tree: Any,
+    at: str = "spec",
+    show: Callable[[Any, Any], str] = tell,
+) -> Reader:
     """Return a reader that shows what differs from the object without changes, which is `plain`."""
     plain = decode(encode(tree))
 
     def read(changes: str) -> str:
         if changes == "plain":
             return tell(plain)
-        return attempt(lambda: tell(decode(encode(bend(tree, changes, at))), plain))
+        return attempt(lambda: show(decode(encode(bend(tree, changes, at))), plain))
 
     return read
 
@@ -97,14 +102,7 @@ def read_budget(changes: str) -> str:
     return f"{watched}; reviewed: {reviewed}"
 
 
-def read_policy(changes: str) -> str:
-    if changes == "plain":
-        return tell(decode_policy(encode(policy_tree())))
-    return attempt(lambda: _read_policy(encode(bend(policy_tree(), changes))))
-
-
-def _read_policy(body: bytes) -> str:
-    found, plain = decode_policy(body), decode_policy(encode(policy_tree()))
+def tell_policy(found: Policy | RefusedPolicy, plain: Policy) -> str:
     if not isinstance(found, RefusedPolicy):
         return tell(found, plain)
     prefix = "MultiAZRollout prod/db: "
@@ -113,42 +111,25 @@ def _read_policy(body: bytes) -> str:
     return "; ".join(f"{one.code.value} {one.text.removeprefix(prefix)}" for one in found.refusals)
 
 
-def read_policy_status(changes: str) -> str:
+def tell_policy_status(found: WatchedPolicy, plain: WatchedPolicy) -> str:
     """Return what differs, or that the whole status is as if nothing had been written."""
-    plain = decode_watched_policy(encode(status_tree()))
-    if changes == "plain":
-        return tell(plain)
-
-    def read() -> str:
-        found = decode_watched_policy(encode(bend(status_tree(), changes, "status")))
-        if found.status != PolicyStatus():
-            return tell(found, plain)
-        return f"empty: {tell(replace(found, status=plain.status), plain)}"
-
-    return attempt(read)
+    if found.status != PolicyStatus():
+        return tell(found, plain)
+    return f"empty: {tell(replace(found, status=plain.status), plain)}"
 
 
-def read_review(changes: str) -> str:
+def tell_review(found: Review, plain: Review) -> str:
     """Return what differs in the review, and why one of its objects cannot be judged."""
-    tree = _review_tree()
-    plain = decode_review(encode(tree))
-
-    def read() -> str:
-        found = decode_review(encode(bend(tree, changes, "request")))
-        unusable = [
-            f"unusable: {one.error}"
-            for one in (found.old, found.new)
-            if not isinstance(one, Scalable)
-        ]
-        kept = {
-            side: getattr(plain, side)
-            for side in ("old", "new")
-            if not isinstance(getattr(found, side), Scalable)
-        }
-        said = tell(replace(found, body=plain.body, **kept), plain)
-        return "; ".join([*([] if unusable and said == "the same" else [said]), *unusable])
-
-    return tell(plain) if changes == "plain" else attempt(read)
+    unusable = [
+        f"unusable: {one.error}" for one in (found.old, found.new) if not isinstance(one, Scalable)
+    ]
+    kept = {
+        side: getattr(plain, side)
+        for side in ("old", "new")
+        if not isinstance(getattr(found, side), Scalable)
+    }
+    said = tell(replace(found, body=plain.body, **kept), plain)
+    return "; ".join([*([] if unusable and said == "the same" else [said]), *unusable])
 
 
 def _review_tree() -> Any:
@@ -216,24 +197,15 @@ def read_answer(text: str) -> str:
     return answer.problem or f"since {answer.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def read_rollout(changes: str) -> str:
+def tell_rollout(found: ReleaseRollout | RefusedRelease, plain: ReleaseRollout) -> str:
     """Return also whether its versions are announced where it is refused."""
-    plain = releases.decode_rollout(encode(ROLLOUT))
-    assert isinstance(plain, ReleaseRollout)
-    if changes == "plain":
-        return tell(plain)
-
-    def read() -> str:
-        found = releases.decode_rollout(encode(bend(ROLLOUT, changes)))
-        if not isinstance(found, RefusedRelease):
-            return tell(found, plain)
-        seen = "announced" if found.announced else "not announced"
-        if found.announced is not None:
-            assert (found.announced.spec, found.announced.status) == (plain.spec, found.status)
-        tags = [f", released {each.version.tag}" for each in found.status.history]
-        return f"refused, {seen}{''.join(tags)}: {found.problem}"
-
-    return attempt(read)
+    if not isinstance(found, RefusedRelease):
+        return tell(found, plain)
+    seen = "announced" if found.announced else "not announced"
+    if found.announced is not None:
+        assert (found.announced.spec, found.announced.status) == (plain.spec, found.status)
+    tags = [f", released {each.version.tag}" for each in found.status.history]
+    return f"refused, {seen}{''.join(tags)}: {found.problem}"
 
 
 def decode_cluster_schedule(body: bytes) -> Any:
@@ -299,11 +271,11 @@ READERS: Final[dict[str, Reader]] = {
     "oci_repository": reads(flux.decode_oci_repository, release_tree({})),
     "pod": reads(decode_consistent_pod, pod_tree(), "status"),
     "pod_answer": read_answer,
-    "policy": read_policy,
-    "policy_status": read_policy_status,
+    "policy": reads(decode_policy, policy_tree(), show=tell_policy),
+    "policy_status": reads(decode_watched_policy, status_tree(), "status", tell_policy_status),
     "replica_writers": read_writers,
-    "review": read_review,
-    "rollout": read_rollout,
+    "review": reads(decode_review, _review_tree(), "request", tell_review),
+    "rollout": reads(releases.decode_rollout, ROLLOUT, show=tell_rollout),
     "rollout_health_check": read_health_check,
     "schedule": reads(decode_cluster_schedule, release_tree(SCHEDULE, namespace="")),
     "statefulset": reads(decode_statefulset, set_tree()),
