@@ -243,9 +243,6 @@ class RewriteStage(Steps):
     async def do_forget(self, place: str) -> None:
         self.rewrites.forget(place)
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 class TableStage(Stage):
     """Cases of back-offs and of the time that the API server's answers show."""

@@ -83,9 +83,6 @@ class WorkStage(Steps):
         self.warned.clear()
         return found
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     # Attempts
 
     async def do_failed(self, attempt: str, error: str = "no", at_least: str = "0") -> str:

@@ -1,6 +1,5 @@
 """The stories: what a person does on the cluster, and what has to be seen before the next step."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
@@ -67,9 +66,6 @@ class Teller(Steps):
     def __init__(self, stage: Stage) -> None:
         self.stage, self.world = stage, stage.world
         self.wanted = 0
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def do_image(self, image: str, remark: str = "") -> None:
         text = f"new image for all zones: {image}{remark}"

@@ -108,9 +108,6 @@ class ClusterStage(Steps):
         for one in found:
             self.api.put(one, actor="person")
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     def patch(self, name: str, body: JsonObject) -> None:
         self.call(verb="patch", name=name, body=body, content_type=MERGE_PATCH)
 

@@ -123,9 +123,6 @@ class BundleStage(Steps):
             await asyncio.gather(self._task, return_exceptions=True)
         return found
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_run(self) -> None:
         self._task = asyncio.create_task(self._injector.run())
 

@@ -172,9 +172,6 @@ class PodStage(stories.Steps):
             finally:
                 await self.client.close()
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_client(self, *words: str) -> None:
         """Have another client: `within=0.2` seconds a call, `turns=1` at a time, `trust=own`."""
         how = dict(word.split("=") for word in words)

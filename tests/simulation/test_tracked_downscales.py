@@ -55,9 +55,6 @@ class TrackedStage(Steps):
         self._operator.start()
         await self._operator.wait_ready()
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_map(self, *entries: str) -> None:
         """Let a person create the map, with old entries, and labels of their own."""
         body: JsonObject = {

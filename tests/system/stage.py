@@ -237,9 +237,6 @@ class PlaneStage(Steps):
         self.world.may_be_forbidden = True
         await self.world.plane.restart_apiserver()
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_within(self, seconds: str, *words: str) -> None:
         """`within 10 201 evict a-0`: what is waited for comes that soon."""
         async with asyncio.timeout(int(seconds)):

@@ -1,11 +1,9 @@
 """Series, health and the log: texts of commands beside this file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rollout_operator.telemetry import logs
 from tests.goldens import Golden
 from tests.stories import Story, read_stories
 from tests.telemetry.metrics_stage import MetricsStage
@@ -13,12 +11,6 @@ from tests.telemetry.release_stage import ReleaseStage
 from tests.telemetry.small_stages import HealthStage, LogStage
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def _log() -> Iterator[None]:
-    yield
-    logs.configure()
 
 
 @pytest.mark.parametrize("story", read_stories(HERE / "groups.txt", HERE / "metrics.txt"))

@@ -75,9 +75,6 @@ class LookUpStage(stories.Steps):
         texts = [re.sub(r".*(rollout=\S+ tag=\S+) .*?err=(.*)\n", r"\1 \2", one) for one in warned]
         return [*news, *[f"{len(texts)} warned: {text}" for text in texts[-1:]]]
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_answers(self, *errors: str) -> None:
         """Next they fail: `answers 3xRegistryDenied RegistryBusy`."""
         for word in errors:

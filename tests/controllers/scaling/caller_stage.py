@@ -78,9 +78,6 @@ class CallerStage(stories.Steps):
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
         tasks.create_task(self.caller.controller.run())
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_call(self, letter: str, *words: str) -> None:
         """Call pods of a zone by their ordinals: `stay=01 prepare=43`."""
         pods = {

@@ -107,9 +107,6 @@ class CatalogStage(stories.Steps):
         async with asyncio.timeout(1):
             return await self.do_find(kind)
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("discovery.txt")))
 @in_virtual_time

@@ -102,9 +102,6 @@ class LimitStage(stories.Steps):
     async def do_line(self) -> str:
         return self.limits.describe_line() or "no line"
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_end(self) -> None:
         """Wait for all."""
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)

@@ -251,9 +251,6 @@ class ReferenceStage(stories.Steps):
 
     # Time and load
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def do_shows(self, name: str, wanted: str = "") -> str:
         """Wait until a count is shown, `none` is none, and say how long that took at most."""
 

@@ -88,9 +88,6 @@ class PodStage(Steps):
     async def do_enter(self, uid: str) -> None:
         self.served.enter(IP, pod="a-0", uid=uid, behaviour=Behaviour())
 
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 @pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "pods.txt"))
 @in_virtual_time
