@@ -34,6 +34,27 @@ _ENDPOINT: Final = Endpoint(
 )
 
 
+def read_plan(kind: str, number: str, *words: str) -> Planned:
+    """Read `call 2 crash=AFTER_COMMIT`, `event 1 DROP`, `list 2 age=30`."""
+    fields: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in _SPANS:
+            fields[key] = timedelta(seconds=float(value))
+        elif key == "crash":
+            fields[key] = CrashPoint[value or "BEFORE_SEND"]
+        else:
+            fields["fails"] = Failure((value or key).lower())
+    is_review = kind in ("question", "answer")
+    return Planned(
+        kind=OccasionKind.REVIEW if is_review else OccasionKind(kind),
+        actor=ACTOR,
+        number=int(number),
+        of=kind if is_review else "secrets" if kind in _OF_SECRETS else "",
+        outcome=FaultOutcome(**fields),
+    )
+
+
 class NetworkStage(Steps):
     """One process, whose faults are planned before its world begins.
 
@@ -89,27 +110,9 @@ class NetworkStage(Steps):
         self.reported.clear()
         return shown
 
-    async def do_plan(self, kind: str, number: str, *words: str) -> None:
+    async def do_plan(self, *words: str) -> None:
         """Plan what becomes of the n-th call, event, list, pod_call, question or answer."""
-        fields: dict[str, Any] = {}
-        for word in words:
-            key, _, value = word.partition("=")
-            if key in _SPANS:
-                fields[key] = timedelta(seconds=float(value))
-            elif key == "crash":
-                fields[key] = CrashPoint[value or "BEFORE_SEND"]
-            else:
-                fields["fails"] = Failure((value or key).lower())
-        is_review = kind in ("question", "answer")
-        self.plans.append(
-            Planned(
-                kind=OccasionKind.REVIEW if is_review else OccasionKind(kind),
-                actor=ACTOR,
-                number=int(number),
-                of=kind if is_review else "secrets" if kind in _OF_SECRETS else "",
-                outcome=FaultOutcome(**fields),
-            )
-        )
+        self.plans.append(read_plan(*words))
 
     async def do_limit(self, rate: str, burst: str) -> None:
         """Limit how often the process calls."""
@@ -168,9 +171,6 @@ class NetworkStage(Steps):
     async def do_pages(self, size: str) -> None:
         """Let the server give so many objects of a list at a time."""
         self.api.largest_page = int(size)
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     # Calls
 

@@ -5,8 +5,7 @@ Section 3.2: rates of each kind, runs that repeat, and runs that are shrunk.
 
 import random
 from collections import Counter
-from collections.abc import Sequence
-from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import fields, replace
@@ -15,15 +14,16 @@ from rollout_lab.network.faults import (
     AS_USUAL,
     CrashPoint,
     Failure,
-    FaultOutcome,
     Faults,
     NoFaults,
     Occasion,
     OccasionKind,
 )
 
-from tests.lab.network.stage import ACTOR
-from tests.simulation.faults import OF_PODS, FaultRates, Planned, RandomFaults, ScriptedFaults
+from tests.goldens import Golden
+from tests.lab.network.stage import ACTOR, read_plan
+from tests.simulation.faults import OF_PODS, FaultRates, RandomFaults, ScriptedFaults
+from tests.stories import Story, read_stories, read_words
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -34,11 +34,9 @@ NO_FAULTS = FaultRates().times(0)
 CALL, EVENT, LIST, POD_CALL, REVIEW = OccasionKind
 
 
-def on(
-    kind: OccasionKind, verb: str, number: int = 1, *, actor: str = ACTOR, **more: str
-) -> Occasion:
-    fields = {"plural": "pods", "name": "a", **more}
-    return Occasion(kind=kind, actor=actor, verb=verb, number=number, round=1, **fields)
+def on(kind: OccasionKind, verb: str, number: int = 1, **more: str) -> Occasion:
+    fields = {"plural": "pods", "name": "a", "actor": ACTOR, **more}
+    return Occasion(kind=kind, verb=verb, number=number, round=1, **fields)
 
 
 def decide_all(faults: Faults, times: int = MANY) -> list[object]:
@@ -180,84 +178,28 @@ async def test_delays_have_a_long_tail() -> None:
     assert {bool(outcome.before) for outcome in outcomes} == {True, False}
 
 
-SLOW = FaultOutcome(after=timedelta(seconds=3))
-CRASH = FaultOutcome(crash=CrashPoint.AFTER_COMMIT)
-DROP = FaultOutcome(fails=Failure.DROP)
-OLD = FaultOutcome(age=timedelta(seconds=30))
-BOTH = FaultOutcome(freeze=timedelta(seconds=1), crash=CrashPoint.BEFORE_SEND)
-SECOND_CALL = on(CALL, "get", 2)
-
-
-@pytest.mark.parametrize(
-    ("planned", "occasions", "reported"),
-    [
-        # A process that comes back after the crash at its second call lives to make that one.
-        pytest.param(
-            Planned(kind=CALL, actor=ACTOR, number=2, outcome=CRASH),
-            [on(CALL, "get"), SECOND_CALL, on(CALL, "get"), SECOND_CALL],
-            [(1, "crash", "call 2: get pods/a: after_commit")],
-            id="once",
-        ),
-        pytest.param(
-            Planned(kind=EVENT, actor=ACTOR, number=1, outcome=DROP, of="pods"),
-            [
-                on(EVENT, "ADDED", actor="operator-2"),
-                on(EVENT, "ADDED", plural="statefulsets"),
-                on(EVENT, "BOOKMARK", name=""),
-                on(CALL, "get"),
-                on(EVENT, "ADDED"),
-            ],
-            [(4, "drop_event", "event 1 of pods: ADDED a: drop_event")],
-            id="of one process, plural and kind",
-        ),
-        pytest.param(
-            Planned(kind=LIST, actor=ACTOR, number=2, outcome=OLD, of="pods"),
-            [on(LIST, "list"), on(LIST, "list"), on(LIST, "list")],
-            [(1, "stale_list", "call 1: list pods/a: as of 0:00:30 ago")],
-            id="lists over all lives",
-        ),
-        pytest.param(
-            Planned(kind=POD_CALL, actor=ACTOR, number=2, outcome=SLOW),
-            [on(POD_CALL, "POST"), on(POD_CALL, "POST"), on(POD_CALL, "POST")],
-            [(1, "pod_slow", "POST a: slow")],
-            id="requests to pods over all lives",
-        ),
-        pytest.param(
-            Planned(kind=EVENT, actor=ACTOR, number=3, outcome=BOTH, of="pods"),
-            [on(EVENT, "DELETED", 3)],
-            [(0, "crash", "event 3 of pods: DELETED a: before_send")],
-            id="two at a time",
-        ),
-        pytest.param(
-            Planned(kind=EVENT, actor=ACTOR, number=3, outcome=AS_USUAL, of="pods"),
-            [on(EVENT, "DELETED", 3)],
-            [(0, "as usual", "event 3 of pods: DELETED a: as usual")],
-            id="nothing",
-        ),
-    ],
-)
+@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "tables" / "planned.txt"))
 @in_virtual_time
-async def test_a_plan_comes_true_once_where_it_fits(
-    planned: Planned, occasions: Sequence[Occasion], reported: Sequence[tuple[int, str, str]]
-) -> None:
+async def test_a_plan_comes_true_once_where_it_fits(story: Story, golden: Golden) -> None:
     """What comes true is reported in words."""
-    told: list[Fault] = []
+    plan, _, occasions = story.commands[0].partition(" > ")
+    planned, told = read_plan(*plan.split()), list[Fault]()
     faults = ScriptedFaults([planned], told.append)
-    outcomes = [faults.decide(one) for one in occasions]
-
-    [(place, kind, text)] = reported
-    expected = [AS_USUAL] * len(occasions)
-    expected[place] = planned.outcome
-    assert outcomes == expected
-    assert [(one.number, one.kind, one.text) for one in told] == [(1, kind, text)]
+    found = []
+    for place, (kind, verb, *words) in enumerate(map(str.split, occasions.split("; ")), 1):
+        if kind == "heal":
+            faults.heal()
+            continue
+        more = read_words(words)
+        number = int(more.pop("number", 1))
+        outcome = faults.decide(
+            on(OccasionKind(kind), verb, number, **{"plural": "secrets", **more})
+        )
+        assert outcome in (AS_USUAL, planned.outcome)
+        if told or outcome != AS_USUAL:
+            [one] = told
+            assert (one.number, outcome) == (1, planned.outcome)
+            found.append(f"{place}: {one.kind}, {one.text}")
+            told.clear()
     assert faults.list_waiting() == ()
-
-
-@in_virtual_time
-async def test_what_is_healed_does_not_come_true() -> None:
-    told: list[Fault] = []
-    planned = Planned(kind=CALL, actor=ACTOR, number=1, outcome=CRASH)
-    faults = ScriptedFaults([planned], told.append)
-    faults.heal()
-    assert faults.decide(on(CALL, "get")) == AS_USUAL
-    assert told == []
+    story.check("; ".join(found) or "nothing", golden)
