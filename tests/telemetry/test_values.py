@@ -34,6 +34,7 @@ REPEATABLE: Final = repeatable(200)
 NASTY: Final = 'a\nb\r\t\x00\x1b[31m\x7f\x85\u2028\u202e\ufeff\ud800"\\=é😀 %s {} <script>'
 INVALID: Final = "rollout_operator_client_invalid_cluster_validation_label_requests_total"
 ENDPOINT: Final = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+BAD_ENDPOINT: Final = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:99999"}
 
 
 def logfmt(value: object, key: str = "k") -> str:
@@ -122,39 +123,26 @@ def test_case(story: Story, golden: Golden) -> None:
     story.check(eval(call, NAMES), golden)  # noqa: S307 (the calls are beside this file)
 
 
-def test_logfmt_begins_with_level_time_and_message() -> None:
-    """LOG-01, DEP-06: key order as given after level, ts, msg."""
-    line = render_logfmt("warn", TS, "Deleting pod", {"zone": "zone-b", "pod": "b-0", "n": 3})
-
-    assert line == f'level=warn ts={TS} msg="Deleting pod" zone=zone-b pod=b-0 n=3\n'.encode()
-
-
-def test_json_has_the_same_keys_in_the_same_order() -> None:
+def test_level_time_and_message_come_first_and_keys_as_given() -> None:
     """LOG-01, DEP-06."""
-    line = render_json("warn", TS, "Deleting pod", {"zone": "zone-b", "pod": "b-0", "n": 3})
+    keys = {"zone": "zone-b", "pod": "b-0", "n": 3}
+    plain, line = (show("warn", TS, "Deleting pod", keys) for show in (render_logfmt, render_json))
 
+    assert plain == f'level=warn ts={TS} msg="Deleting pod" zone=zone-b pod=b-0 n=3\n'.encode()
     begin = f'{{"level":"warn","ts":"{TS}","msg":"Deleting pod",'
     assert line == f'{begin}"zone":"zone-b","pod":"b-0","n":3}}\n'.encode()
 
 
-def test_long_values_are_cut_with_a_mark() -> None:
-    """SEC-13: annotations have up to 256 KiB."""
+def test_long_values_are_cut_with_a_mark_and_what_lies_deep_is_left_out() -> None:
+    """SEC-13: annotations have up to 256 KiB, and escapes make them longer."""
     for value in ("x" * 262_144, ["x" * 262_144], {"a": "x" * 262_144}, ["abc"] * 262_144):
         assert len(logfmt(value)) < MAX_VALUE + 100
         assert len(str(as_json({"k": value})["k"])) < MAX_VALUE + 100
     assert logfmt("x" * 262_144).endswith("x...(262144-characters)")
     assert logfmt("x" * MAX_VALUE) == "x" * MAX_VALUE
-
-
-def test_a_value_that_grows_by_its_escapes_stays_bounded() -> None:
     assert len(logfmt("\x00" * 262_144)) < 6 * MAX_VALUE + 100
-
-
-def test_what_lies_deep_is_left_out() -> None:
-    """A structure that holds itself ends as well."""
     loop: list[object] = []
     loop.append(loop)
-
     assert logfmt(loop) == '"[[[[[[\\"...\\"]]]]]]"'
 
 
@@ -223,32 +211,30 @@ def test_seed063_the_whole_text_parses() -> None:
     assert '\nrollout_operator_build_info{version="' in text
 
 
-def test_what_is_not_supported_is_one_warning(lines: list[str]) -> None:
-    with traced({"JAEGER_ENDPOINT": "http://jaeger:14268/api/traces"}):
-        assert tracing.spans.begin("x") is NO_SPAN
-    (line,) = lines
-    assert line.startswith("level=warn ")
-    assert "JAEGER_ENDPOINT is not supported" in line
-
-
-def test_without_the_extra_it_runs_with_one_warning(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        (
+            {"JAEGER_ENDPOINT": "http://jaeger:14268/api/traces"},
+            "JAEGER_ENDPOINT is not supported",
+        ),
+        (ENDPOINT, "pip install '.[otel]' in a checkout"),
+        ({**BAD_ENDPOINT, "OTEL_SDK_DISABLED": "true"}, ""),
+        ({**BAD_ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, ""),
+    ],
+    ids=["not supported", "without the extra", "disabled", "no exporter"],
+)
+def test_without_traces_it_runs_with_one_warning(
+    environ: dict[str, str], said: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A URL that is not used is not checked."""
     monkeypatch.delitem(sys.modules, "rollout_operator.telemetry.traces", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
-    with traced(ENDPOINT):
+    with traced(environ):
         assert tracing.spans.begin("x") is NO_SPAN
-    (line,) = lines
-    assert "pip install '.[otel]' in a checkout" in line
-
-
-def test_a_url_that_is_not_used_is_not_checked(lines: list[str]) -> None:
-    bad = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:99999"}
-    for off in ("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_EXPORTER", "none"):
-        with traced({**bad, off[0]: off[1]}):
-            pass
-    assert lines == []
+    assert len(lines) == bool(said)
+    assert all(line.startswith("level=warn ") and said in line for line in lines)
 
 
 def test_off_nothing_of_it_is_imported() -> None:
