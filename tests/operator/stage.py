@@ -622,6 +622,9 @@ class OperatorStage(stories.Steps):
 
     # The processes
 
+    async def do_wait(self, seconds: float = 0) -> None:
+        await asyncio.sleep(seconds)
+
     async def do_lead(self) -> None:
         """Wait until one acts, which is the leader; the next one is the `other`."""
         async with asyncio.timeout(30):
