@@ -109,7 +109,8 @@ def _describe(field: Schema) -> str:
 
 
 if __name__ == "__main__":
-    for name in KINDS:
-        (CHART / f"{name}.yaml").write_text((SOURCE / f"{name}.yaml").read_text())
+    # Of kinds in folders people apply the definitions themselves.
+    for copied in CHART.glob("*.yaml"):
+        copied.write_text((SOURCE / copied.name).read_text())
     PAGE.write_text(render_page())
     MONITORING.write_text(fill_reasons(MONITORING.read_text()))
