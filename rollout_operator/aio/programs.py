@@ -3,11 +3,13 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 # Starting a program wants up to ten descriptors, as measured.
 _PIPES: Final = 8
+# Seconds; the end of a program that is killed takes milliseconds.
+_END_LIMIT: Final = 1.0
 
 
 async def run_program(
@@ -35,6 +37,10 @@ async def run_program(
     finally:
         if process.returncode is None:
             process.kill()
+            # Its end is seen before the loop may end; another process may hold its output open.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_LIMIT):
+                    await process.wait()
     return printed, process.returncode or 0
 
 
