@@ -350,6 +350,7 @@ class PolicyController(Feature):
         self._held: dict[str, list[Reason]] = {}
         """Why the last plan of each policy was not carried out as a whole."""
         self._problems: dict[str, tuple[str, ...]] = {}
+        self._on_order: list[Callable[[], None]] = []
         self._stalled: set[str] = set()
         self.controller = Controller(
             "reconcile policy", self.reconcile, workers=_WORKERS, rng=context.rng
@@ -409,10 +410,15 @@ class PolicyController(Feature):
         return None if self._kind.is_forbidden or isinstance(error, Denied) else ""
 
     def observe(self) -> Iterator[Group]:
-        """Yield the StatefulSets of each policy, named apart from label groups."""
+        """Yield the StatefulSets of each policy in update order, named apart from label groups."""
         for policy in self.store.list_all():
-            if isinstance(self.owners.find(policy.name), PolicyScope):
-                yield name_of_policy(self._rule.observe(GroupName(policy.name)))
+            group = self._rule.observe_in_order(GroupName(policy.name))
+            if group is not None:
+                yield name_of_policy(group)
+
+    def on_order(self, callback: Callable[[], None]) -> None:
+        """Call back when the update order that `observe` goes by is known, or another one."""
+        self._on_order.append(callback)
 
     def wake_all(self) -> None:
         self._wake_all()
@@ -568,7 +574,9 @@ class PolicyController(Feature):
         snapshot = self._rule.snapshot(case.scope, group, case.before)
         status = render_policy_status(snapshot, plan, before=watched.status)
         unwritten = await self._write(watched, status)
-        self._rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
+        if self._rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch)):
+            for callback in self._on_order:
+                callback()
         self._reports.on_plan(watched, case.scope.policy, group, plan)
         return min(plan.requeue_after or RESYNC, unwritten)
 

@@ -320,8 +320,10 @@ class PolicyRule(LabelRule):
         finally:
             self._beginnings.pop(name, None)
 
-    def note(self, name: GroupName, record: PolicyRecord) -> None:
-        self._records[name] = record
+    def note(self, name: GroupName, record: PolicyRecord) -> bool:
+        """Return whether its zones are others than before, or in another order."""
+        before, self._records[name] = self._records.get(name), record
+        return before is None or before.resolution.zones != record.resolution.zones
 
     def forget(self, name: GroupName) -> None:
         self._records.pop(name, None)
@@ -333,6 +335,19 @@ class PolicyRule(LabelRule):
         sets = map(self._observer.sets.get_by_uid, uids)
         members = [sts for sts in sets if sts is not None]
         return self._observer.observe_members(name, members)
+
+    def observe_in_order(self, name: GroupName) -> Group | None:
+        """Return what `observe` does in update order, None until that is recorded."""
+        scope, record = self._find_scope(name), self._records.get(name)
+        if scope is None or record is None:
+            return None
+        order = [sts.name for zone in record.resolution.zones for sts in zone.sets]
+        group = self.observe(name)
+        found = sorted(
+            (zone for zone in group.zones if zone.sts.name in order),
+            key=lambda zone: order.index(zone.sts.name),
+        )
+        return replace(group, zones=tuple(found))
 
     async def observe_live(self, cached: Group) -> Group:
         scope = self._find_scope(cached.name)

@@ -149,7 +149,7 @@ class HealthCheckController(Feature):
         tasks.start("health check informer", self._run())
 
     def start(self, tasks: TaskStack) -> None:
-        self._wake_all()
+        self.wake_all()
         super().start(tasks)
 
     def judge(self, group: Group) -> Mapping[Uid, HealthGate]:
@@ -205,7 +205,7 @@ class HealthCheckController(Feature):
         for name in {*_list_names(members), *_list_names([sts])}:
             self.controller.add(name)
 
-    def _wake_all(self) -> None:
+    def wake_all(self) -> None:
         for name in {*_list_names(self._context.sets.list_all())}:
             self.controller.add(name)
 

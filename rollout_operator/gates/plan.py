@@ -51,7 +51,6 @@ from rollout_operator.planning.readiness import (
     is_paused,
     measure_departed,
     measure_readiness,
-    order_zones,
     read_bypass,
 )
 from rollout_operator.planning.rollout import list_available
@@ -133,7 +132,7 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as one health check sees it."""
+    """A group as one health check sees it; its members are in update order."""
 
     group: Group
     check: HealthCheck
@@ -236,6 +235,8 @@ def plan_check(
     check: HealthCheck, groups: Sequence[Group], bound: Collection[str] = ()
 ) -> CheckPlan:
     """Return what to record of the groups that are bound to a health check, and what to ask.
+
+    The zones of `groups` are in update order.
 
     `bound` are the StatefulSets that are bound to it: of a group that is not known yet, as those of
     policies are not after a restart, what is recorded stays.
@@ -463,7 +464,7 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
     entry = check.status.find(group.name)
     records = {record.name: record for record in entry.stateful_sets}
     members: list[_Member] = []
-    for zone in order_zones(group.zones):
+    for zone in group.zones:
         sts, record = zone.sts, records.get(zone.sts.name)
         if record is not None and record.update_revision != sts.update_revision:
             record = None
@@ -520,14 +521,10 @@ def _record(survey: _Survey) -> GroupStatus:
     kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
     entry = replace(survey.entry, stateful_sets=tuple(kept))
     survey = _survey(group, _with_entry(check, entry))
+    # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
     going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]
-    is_moving = any(member.has_begun for member in going)
     marked = {
-        member.sts.name: _mark(
-            survey,
-            member,
-            is_next=member in going[:1] or not (is_moving or member.updated),
-        )
+        member.sts.name: _mark(survey, member, is_next=member in going[:1])
         for member in survey.members
         if member.record is not None and member.outdated
     }

@@ -9,12 +9,15 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec.structs import replace
+
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.model.names import HEALTH_CHECK, Uid
 from rollout_operator.model.objects import AnySet, Group, HealthGate, StatefulSet
+from rollout_operator.planning.readiness import order_zones
 
 if TYPE_CHECKING:
     from rollout_operator.controllers.policies import PolicyController
@@ -118,9 +121,15 @@ class HealthGates(Feature):
         def observe() -> Iterator[Group]:
             sets = [sts for sts in context.sets.list_all() if isinstance(sts, StatefulSet)]
             bound = (sts.group for sts in sets if sts.annotations.get(HEALTH_CHECK))
-            yield from (observer.observe(name) for name in {*bound} if name is not None)
+            for name in {*bound}:
+                if name is not None:
+                    group = observer.observe(name)
+                    yield replace(group, zones=order_zones(group.zones))
 
         sources = [GroupSource(observe=observe, wake=rollouts.waker.wake_all)]
         if (policies := self._policies) is not None:
             sources.append(GroupSource(observe=policies.observe, wake=policies.wake_all))
-        return HealthCheckController(context, asker, sources)
+        found = HealthCheckController(context, asker, sources)
+        if policies is not None:
+            policies.on_order(found.wake_all)
+        return found

@@ -12,7 +12,7 @@ from rollout_lab.model.fields import child
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.world import Sandbox
 
-from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS
 from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
 from tests.gates.prometheus import NAME, ScriptedPrometheus, render_check
 from tests.operator import stage as operator
@@ -73,6 +73,12 @@ class GateStage(operator.OperatorStage):
         if self._fetch() is not None:
             call = replace(call, verb="patch", name=NAME, content_type=MERGE_PATCH)
         await self._send(call)
+
+    async def do_order(self, *zones: str) -> None:
+        """Have the MultiAZRollout roll out zones in an order."""
+        spec = {"azOrder": [*zones]}
+        call = ApiRequest(verb="patch", resource=MULTI_AZ_ROLLOUTS, name="store")
+        await self._send(replace(call, body={"spec": spec}, content_type=MERGE_PATCH))
 
     async def do_uncheck(self) -> None:
         """Delete the health check."""
