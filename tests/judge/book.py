@@ -326,6 +326,8 @@ class World(msgspec.Struct):
     """By pod name: since when a wanted ordinal has been unavailable without a break."""
     up_since: dict[str, timedelta] = {}
     """By pod name: since when a pod of that name has been available without a break."""
+    fell_at: dict[str, timedelta] = {}
+    """By pod name: since when a pod of that name was unavailable the last time."""
     were_ready: dict[str, timedelta] = {}  # by UID, of pods that have been ready: since when first
     open: list[Disruption] = []
     unused: dict[str, timedelta] = {}
@@ -452,8 +454,8 @@ class World(msgspec.Struct):
             self.up_since.setdefault(name, at)
             self.unused.pop(name, None)
             self.idle.discard(name)
-        else:
-            self.up_since.pop(name, None)
+        elif self.up_since.pop(name, None) is not None or name not in self.fell_at:
+            self.fell_at[name] = at
         if name not in self.wanted or name in self.unused or self.is_available(name):
             self.short_since.pop(name, None)
         else:

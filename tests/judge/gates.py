@@ -7,13 +7,13 @@ show that all checks passed on pods that had been updated for as long as their r
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Commit
 from rollout_lab.world import EPOCH
 
-from tests.judge.book import Book, Track, World
+from tests.judge.book import Book, Track, World, Write
 from tests.judge.deletes import Delete, map_deletes
 from tests.judge.objects import Json, Pod, Set, read_time
 from tests.judge.promises import Violation
@@ -26,24 +26,59 @@ def list_broken(book: Book) -> Iterator[Violation]:
     if not book.checks:
         return
     deletes, world = map_deletes(book), World()
+    born: dict[str, timedelta] = {}
     tracks: _Tracks = {}
     for commit in book.checks:
         tracks.setdefault(commit.name, Track()).add(commit.at, commit.after)
-    left = list(book.checks)
-    for write in book.writes:
-        while left and left[0].revision < write.commit.revision:
-            yield from _judge_marks(left.pop(0), world, book.promises.time_error)
-        pod, delete = write.ended_pod, deletes.get(write.commit.call)
-        if pod is not None and delete is not None and not _is_repeated(delete, deletes, world):
-            yield from _judge_delete(pod, delete, world, tracks, write.at - book.promises.known)
-        world.take(write)
+    # All writes have different revisions.
+    steps: list[Commit | Write] = [*book.checks, *book.writes]
+    for step in sorted(steps, key=_get_revision):
+        since = step.at - book.promises.known
+        if isinstance(step, Commit):
+            yield from _judge_marks(step, _Known(world, born, since), book.promises.time_error)
+            continue
+        pod, delete = step.ended_pod, deletes.get(step.commit.call)
+        if pod and delete and not _is_repeated(delete, deletes, book, world):
+            yield from _judge_delete(pod, delete, world, tracks, since)
+        world.take(step)
+        if isinstance(step.now, Pod):
+            born.setdefault(step.now.uid, step.at)
 
 
-def _is_repeated(delete: Delete, deletes: Mapping[int, Delete], world: World) -> bool:
-    """Return whether it was requested first while the pod was down, which waits for no check."""
+def _get_revision(step: Commit | Write) -> int:
+    return step.revision if isinstance(step, Commit) else step.commit.revision
+
+
+class _Known(NamedTuple):
+    """The world at a moment, and what of it any process had to know by then."""
+
+    world: World
+    born: Mapping[str, timedelta]
+    """By UID: when a pod was created."""
+    at: timedelta
+
+    def list_updated(self, zone: Set, record: Json) -> list[str]:
+        """Return the updated pods of a zone, without those that came or broke since then."""
+        return [
+            name
+            for name in _list_updated(zone, record, self.world)
+            if self.born[self.world.pods[name].uid] <= self.at
+            if self.world.fell_at.get(name, timedelta(0)) <= self.at
+        ]
+
+
+def _is_repeated(delete: Delete, deletes: Mapping[int, Delete], book: Book, world: World) -> bool:
+    """Return whether it was requested first while the pod was down, which waits for no check.
+
+    Of a request that never arrived only its fault is left.
+    """
     name, (uid, _) = delete.called.request.name, delete.precondition
-    up_since = world.up_since.get(name, timedelta(0))
-    return any(one.precondition[0] == uid and one.sent_at < up_since for one in deletes.values())
+    fell, up_since = world.fell_at.get(name), world.up_since.get(name, timedelta(0))
+    times = [one.sent_at for one in deletes.values() if one.precondition[0] == uid]
+    if fell is not None:
+        what = f": delete pods/{name}: "
+        times += [one.at for one in book.faults if one.at >= fell and what in one.text]
+    return any(at < up_since for at in times)
 
 
 def _judge_delete(
@@ -109,24 +144,46 @@ def _list_updated(zone: Set, record: Json, world: World) -> list[str]:
     ]
 
 
-def _judge_marks(commit: Commit, world: World, error: timedelta) -> Iterator[Violation]:
-    """Judge that a zone is let begin by checks that passed on samples of updated pods alone."""
+def _judge_marks(commit: Commit, known: _Known, error: timedelta) -> Iterator[Violation]:
+    """Judge that a zone is let begin by checks that passed on samples of updated pods alone.
+
+    One pass lets one zone begin: no other one that comes first is still under way.
+    """
     if commit.before is None or commit.after is None:
         return
+    world = known.world
     for zone in [one for one in world.sets.values() if one.check == commit.name]:
         before = _find_records(commit.before, zone).get(zone.name, {})
         found = _find_records(commit.after, zone)
         own = found.get(zone.name, {})
+        if "passedAt" in before or "passedAt" not in own or zone.bypass:
+            continue
         others = _list_recorded(found, zone, world)
         updated = [
-            name for other in others for name in _list_updated(other, found[other.name], world)
+            name for other in others for name in known.list_updated(other, found[other.name])
         ]
-        if "passedAt" in before or "passedAt" not in own or zone.bypass or not updated:
+        for other in others:
+            if other.name < zone.name and _is_under_way(other, found[other.name], known):
+                text = (
+                    f"{zone.name} was let begin by {commit.name} while {other.name} was under way"
+                )
+                yield Violation("SI-28", commit.at, text)
+        if not updated:
             continue
         since = max(world.up_since.get(name, timedelta.max) for name in updated)
         for check, why in _list_failed(commit.after, zone, since, error):
             text = f"{zone.name} was let begin by {commit.name}: {check} {why}"
             yield Violation("SI-28", commit.at, text)
+
+
+def _is_under_way(zone: Set, record: Json, known: _Known) -> bool:
+    """Return whether a zone was let begin, and has pods that still have to be replaced."""
+    states = known.world.window(zone.uid, known.at)
+    if "passedAt" not in record or any(one.is_paused for one in states):
+        return False
+    revisions = {one.update_revision for one in states}
+    pods = [known.world.pods[name] for name in zone.pod_names if known.world.is_available(name)]
+    return len(revisions) == 1 and any(pod.revision not in revisions for pod in pods)
 
 
 def _list_failed(
