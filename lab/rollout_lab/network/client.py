@@ -51,6 +51,7 @@ _REFUSALS: Final[Mapping[Failure, ApiRefusal]] = {
         410, "Expired", "The resourceVersion for the provided watch is too old."
     ),
     Failure.DENIED: ApiRefusal(403, "Forbidden", 'admission webhook "x" denied the request: no'),
+    Failure.UNAUTHORIZED: ApiRefusal(401, "Unauthorized", "Unauthorized"),
     Failure.TOO_MANY: ApiRefusal(
         429, "TooManyRequests", "The server has received too many requests and has asked us to wait"
     ),

@@ -78,6 +78,8 @@ class Failure(StrEnum):
 
     DENIED = "denied"
     """403 of a webhook."""
+    UNAUTHORIZED = "unauthorized"
+    """401 of a token that has ended, which the client has no other one for."""
 
 
 @unique
