@@ -19,21 +19,19 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model.decode.installation import Shape
-from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.objects import read_head, watch_as
 from rollout_operator.model.decode.wire import (
     LONGEST_VALUE,
     SMALL,
     Fields,
-    Generation,
     JsonBytes,
-    ObjectHead,
     Wire,
     as_fields,
     decode_shallow,
     show_value,
 )
 from rollout_operator.model.names import LONGEST_NAME, InvalidInput, Uid
-from rollout_operator.model.objects import AnyWatched, LabelSelector, WatchedObject
+from rollout_operator.model.objects import AnyWatched, LabelSelector, WatchedHead, WatchedObject
 from rollout_operator.model.units import find_url_problem, parse_duration, quote
 
 KIND: Final = "RolloutHealthCheck"
@@ -183,23 +181,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return next((each for each in self.groups if each.group == group), GroupStatus(group=group))
 
 
-class HealthCheckHead(msgspec.Struct, frozen=True, kw_only=True):
-    namespace: str
-    name: str
-    uid: Uid
-    resource_version: str
-    generation: int = 0
-
-    @property
-    def key(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
-
-
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A valid one, with defaults filled in."""
 
-    head: HealthCheckHead
+    head: WatchedHead
     selector: LabelSelector
     """Of the StatefulSets that may be bound to it; never empty."""
     checks: tuple[Check, ...]
@@ -216,7 +201,7 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
 class FlawedHealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One that cannot be obeyed."""
 
-    head: HealthCheckHead
+    head: WatchedHead
     problem: str
     on_misconfigured: OnMisconfigured = OnMisconfigured.PROCEED
     """As far as it can be read."""
@@ -247,15 +232,6 @@ DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
 """The fields that are read or written, for a comparison with its definition."""
 
 
-class _Head(ObjectHead):
-    generation: Generation = 0
-
-
-class _Wire(Wire):
-    metadata: _Head
-    kind: str | None = None
-
-
 class _Reported(Wire):
     status: Status | None = None
 
@@ -263,7 +239,6 @@ class _Reported(Wire):
 # The default of each field.
 _CHECK: Final = Check(name="")
 
-_DECODER: Final = msgspec.json.Decoder(_Wire)
 _SPEC: Final = Fields({"kind": LONGEST_VALUE, "spec": SMALL})
 _STATUS: Final = Fields({"status": _LONGEST_STATUS})
 _STATUS_DECODER: Final = msgspec.json.Decoder(_Reported)
@@ -281,14 +256,7 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck | FlawedHealthCheck:
 
     Raises DecodeError naming object, field and value where not even its metadata can be read.
     """
-    wire = read_as(KIND, raw, _DECODER).metadata
-    head = HealthCheckHead(
-        namespace=wire.namespace,
-        name=wire.name,
-        uid=Uid(wire.uid),
-        resource_version=wire.resource_version,
-        generation=wire.generation,
-    )
+    head = read_head(KIND, raw).head
     try:
         return msgspec.structs.replace(parse_spec(raw), head=head, status=_read_status(raw))
     except InvalidInput as error:
@@ -297,19 +265,7 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck | FlawedHealthCheck:
         )
 
 
-def watch_health_check(raw: JsonBytes) -> WatchedObject:
-    """Return it as a watch keeps it. Raises what `decode_health_check` raises."""
-    decoded = decode_health_check(raw)
-    head = decoded.head
-    # Writes of fields that are not read here would else be news.
-    still = msgspec.structs.replace(head, resource_version="")
-    return WatchedObject(
-        namespace=head.namespace,
-        name=head.name,
-        uid=head.uid,
-        resource_version=head.resource_version,
-        decoded=msgspec.structs.replace(decoded, head=still),
-    )
+watch_health_check: Final = watch_as(decode_health_check)
 
 
 def read_watched(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
@@ -317,7 +273,7 @@ def read_watched(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
     if isinstance(watched, WatchedObject):
         assert isinstance(watched.decoded, HealthCheck | FlawedHealthCheck), "kept by us"
         return watched.decoded
-    head = HealthCheckHead(
+    head = WatchedHead(
         namespace=watched.namespace,
         name=watched.name,
         uid=watched.uid,
@@ -346,7 +302,7 @@ def parse_spec(raw: JsonBytes) -> HealthCheck:
     selector = LabelSelector(labels=_read_labels(spec))
     checks = _read_checks(spec)
     return HealthCheck(
-        head=HealthCheckHead(namespace="", name="", uid=Uid(""), resource_version=""),
+        head=WatchedHead(namespace="", name="", uid=Uid(""), resource_version=""),
         selector=selector,
         checks=checks,
         prometheus_url=url,

@@ -201,6 +201,23 @@ class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
     decoded: object
 
 
+class WatchedHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Which watched object it is, whatever its spec says."""
+
+    name: str
+    uid: Uid
+    resource_version: str
+    namespace: str = ""
+    """Empty for an object of the cluster."""
+    generation: int = 0
+    is_terminating: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return namespace and name."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
 AnyWatched: TypeAlias = WatchedObject | Unreadable
 AnySet: TypeAlias = StatefulSet | Unreadable
 AnyPod: TypeAlias = Pod | Unreadable

@@ -35,7 +35,13 @@ from rollout_operator.model.names import (
     Throttled,
     Uid,
 )
-from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.objects import (
+    AnyWatched,
+    Unreadable,
+    WatchedHead,
+    WatchedObject,
+    list_decoded,
+)
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.releases.model.decode import decode_gate
 from rollout_operator.releases.model.plan import ReleaseEvent
@@ -49,7 +55,6 @@ from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseCompat,
     ReleaseGate,
-    ReleaseHead,
     ReleaseRollout,
     ScheduleObject,
     ScheduleSnapshot,
@@ -347,7 +352,7 @@ def _read_schedule(watched: AnyWatched) -> ScheduleObject:
     if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ScheduleObject):
         return watched.decoded
     assert isinstance(watched, Unreadable)
-    head = ReleaseHead(
+    head = WatchedHead(
         namespace=watched.namespace,
         name=watched.name,
         uid=watched.uid,

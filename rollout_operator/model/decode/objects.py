@@ -12,7 +12,7 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,7 @@ from rollout_operator.model.decode.wire import (
     SetStatus,
     Wire,
     WireBookmark,
+    WireHeaded,
     WireNode,
     WirePlaced,
     WirePod,
@@ -56,6 +57,7 @@ from rollout_operator.model.objects import (
     Node,
     Pod,
     StatefulSet,
+    WatchedHead,
     WatchedObject,
     bound_labels,
 )
@@ -65,6 +67,9 @@ from rollout_operator.model.units import Confidential, format_duration
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier
 # downscales.
 LONGEST_RECORD: Final = 8 << 10
+
+# An annotation may have 256 KiB, and what is kept of it stands in status and events.
+_LONGEST_TEXT: Final = 4096
 
 # A kubelet stamps the start and the first conditions of a pod one after the other.
 _SAME_REPORT: Final = timedelta(seconds=2)
@@ -116,6 +121,16 @@ class _Kinded(Protocol):
 
 
 _Wired = TypeVar("_Wired", bound=_Kinded)
+
+
+class Headed(Protocol):
+    """A decoded object that knows its own identity."""
+
+    @property
+    def head(self) -> WatchedHead: ...
+
+
+_Headed = TypeVar("_Headed", bound=Headed)
 
 
 def decode_pod(raw: JsonBytes) -> Pod:
@@ -179,6 +194,50 @@ def place_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
         )
 
     return decode
+
+
+class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
+    head: WatchedHead
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation, cut where it is very long."""
+        text = self.annotations.get(key)
+        return None if text is None else text[:_LONGEST_TEXT]
+
+
+def read_head(kind: str, raw: JsonBytes) -> ReadHead:
+    """Return the metadata of an object. Raises DecodeError naming object, field and value."""
+    wire = read_as(kind, raw, decoder_of(WireHeaded)).metadata
+    head = WatchedHead(
+        namespace=wire.namespace,
+        name=wire.name,
+        uid=Uid(wire.uid),
+        resource_version=wire.resource_version,
+        generation=wire.generation,
+        is_terminating=wire.deletion_timestamp is not None,
+    )
+    return ReadHead(head=head, labels=wire.labels or {}, annotations=wire.annotations or {})
+
+
+def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], WatchedObject]:
+    """Return a decoder for a watch. It raises what `decode` raises."""
+
+    def decode_watched(raw: JsonBytes) -> WatchedObject:
+        decoded = decode(raw)
+        head = decoded.head
+        # Writes of fields that are not read here would else be news.
+        still = msgspec.structs.replace(head, resource_version="")
+        return WatchedObject(
+            namespace=head.namespace,
+            name=head.name,
+            uid=head.uid,
+            resource_version=head.resource_version,
+            decoded=msgspec.structs.replace(cast(msgspec.Struct, decoded), head=still),
+        )
+
+    return decode_watched
 
 
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:

@@ -151,6 +151,18 @@ def decoder_of(shape: type[_Shape]) -> "msgspec.json.Decoder[_Shape]":
     return decoder
 
 
+class WireHead(ObjectHead, kw_only=True):
+    namespace: str = ""
+    generation: Generation = 0
+    labels: Strings = None
+    annotations: Strings = None
+
+
+class WireHeaded(Wire):
+    metadata: WireHead
+    kind: str | None = None
+
+
 class WirePlaced(Wire):
     metadata: ObjectHead
     kind: str | None = None

@@ -8,21 +8,18 @@ cannot be read does not pass, and a HealthCheck whose status cannot be read is n
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, timedelta
-from typing import Annotated, Final, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from rollout_operator.model import names
 from rollout_operator.model.decode.installation import Shape
-from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.objects import ReadHead, read_head
 from rollout_operator.model.decode.wire import (
-    Generation,
     JsonBytes,
-    Required,
-    Strings,
     Wire,
     WireSelector,
     convert_selector,
@@ -30,14 +27,8 @@ from rollout_operator.model.decode.wire import (
     decoder_of,
     explain,
 )
-from rollout_operator.model.names import (
-    GATE_DESCRIPTION,
-    PRETTY_NAME,
-    DecodeError,
-    InvalidInput,
-    Uid,
-)
-from rollout_operator.model.objects import LabelSelector, WatchedObject
+from rollout_operator.model.names import GATE_DESCRIPTION, PRETTY_NAME, DecodeError, InvalidInput
+from rollout_operator.model.objects import LabelSelector
 from rollout_operator.model.policy import SelectorRefused, check_selector
 from rollout_operator.model.units import parse_duration, quote
 from rollout_operator.releases.model.plan import CHECKED, HealthCheck, HealthCheckStatus
@@ -54,7 +45,6 @@ from rollout_operator.releases.model.releases import (
     OwnerReference,
     RefusedRelease,
     ReleaseGate,
-    ReleaseHead,
     ReleaseRollout,
     ReleaseSchedule,
     ReleaseSpec,
@@ -65,9 +55,6 @@ from rollout_operator.releases.model.releases import (
     ScheduleStatus,
     check_tag,
 )
-
-# An annotation may have 256 KiB, and what is kept of it stands in status and events.
-_LONGEST_TEXT: Final = 4096
 
 _Wired = TypeVar("_Wired")
 _Part = TypeVar("_Part")
@@ -104,53 +91,12 @@ _LONGEST_MESSAGE: Final = 1024
 _DEFAULT_GRACE: Final = timedelta(minutes=2)
 
 
-class _Head(Wire):
-    name: Required
-    uid: Required
-    resource_version: Required
-    namespace: str = ""
-    generation: Generation = 0
-    deletion_timestamp: str | None = None
-    labels: Strings = None
-    annotations: Strings = None
-
-
-class _Object(Wire):
-    metadata: _Head
-    kind: str | None = None
-
-
 class _Specified(Wire, Generic[_Part]):
     spec: _Part
 
 
 class _Reported(Wire, Generic[_Part]):
     status: _Part | None = None
-
-
-class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
-    head: ReleaseHead
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-
-    def annotation(self, key: str) -> str | None:
-        """Return an annotation, cut where it is very long."""
-        text = self.annotations.get(key)
-        return None if text is None else text[:_LONGEST_TEXT]
-
-
-def read_head(kind: str, raw: JsonBytes) -> ReadHead:
-    """Return the metadata of an object. Raises DecodeError naming object, field and value."""
-    wire = read_as(kind, raw, decoder_of(_Object)).metadata
-    head = ReleaseHead(
-        namespace=wire.namespace,
-        name=wire.name,
-        uid=Uid(wire.uid),
-        resource_version=wire.resource_version,
-        generation=wire.generation,
-        is_terminating=wire.deletion_timestamp is not None,
-    )
-    return ReadHead(head=head, labels=wire.labels or {}, annotations=wire.annotations or {})
 
 
 def read_body(kind: str, raw: JsonBytes, shape: type[_Wired]) -> _Wired:
@@ -160,35 +106,6 @@ def read_body(kind: str, raw: JsonBytes, shape: type[_Wired]) -> _Wired:
         return found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise explain(kind, raw, str(error)) from error
-
-
-class Headed(Protocol):
-    """A decoded object that knows its own identity."""
-
-    @property
-    def head(self) -> ReleaseHead: ...
-
-
-_Headed = TypeVar("_Headed", bound=Headed)
-
-
-def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], WatchedObject]:
-    """Return a decoder for a watch. It raises what `decode` raises."""
-
-    def decode_watched(raw: JsonBytes) -> WatchedObject:
-        decoded = decode(raw)
-        head = decoded.head
-        # Writes of fields that are not read here would else be news.
-        still = msgspec.structs.replace(head, resource_version="")
-        return WatchedObject(
-            namespace=head.namespace,
-            name=head.name,
-            uid=head.uid,
-            resource_version=head.resource_version,
-            decoded=msgspec.structs.replace(cast(msgspec.Struct, decoded), head=still),
-        )
-
-    return decode_watched
 
 
 def _parse_selector(wire: WireSelector | None, path: str) -> LabelSelector | None:

@@ -12,21 +12,23 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.objects import decode_field_writers
+from rollout_operator.model.decode.objects import (
+    ReadHead,
+    decode_field_writers,
+    read_head,
+    watch_as,
+)
 from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire, one_line, show_value
 from rollout_operator.model.names import SUBSTITUTE, TAG_FROM, DecodeError, InvalidInput
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.units import compile_extraction
 from rollout_operator.releases.model.decode import (
-    ReadHead,
     decode_gate,
     decode_health_check,
     decode_labelled_namespace,
     decode_rollout,
     decode_schedule,
     read_body,
-    read_head,
-    watch_as,
 )
 from rollout_operator.releases.model.plan import (
     FIELDS,

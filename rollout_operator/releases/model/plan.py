@@ -13,7 +13,7 @@ import msgspec
 
 from rollout_operator.model import names
 from rollout_operator.model.budget import ObjectEvent
-from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedHead, list_decoded
 from rollout_operator.releases.model.releases import (
     OURS,
     ConsumedIntent,
@@ -22,7 +22,6 @@ from rollout_operator.releases.model.releases import (
     RefusedRelease,
     ReleaseCompat,
     ReleaseGate,
-    ReleaseHead,
     ReleaseMetadata,
     ReleaseRollout,
     ReleaseStatus,
@@ -65,7 +64,7 @@ class FluxReference(msgspec.Struct, frozen=True, kw_only=True):
 class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Announces releases, ready or not (REL-32)."""
 
-    head: ReleaseHead
+    head: WatchedHead
     repository: FluxReference
     latest: AnnouncedTag | None = None
     order: TagOrder | None = None
@@ -74,7 +73,7 @@ class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
 class ImageRepository(msgspec.Struct, frozen=True, kw_only=True):
     """Where the images of a policy are, and how the registry is called."""
 
-    head: ReleaseHead
+    head: WatchedHead
     image: Repository
     pull_secret: str | None = None
     certificates: str | None = None
@@ -115,7 +114,7 @@ class FluxObject(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: str
-    head: ReleaseHead
+    head: WatchedHead
     api_version: str
     source: FluxReference | None = None
     """What a Kustomization applies."""
@@ -159,7 +158,7 @@ class PatchMethod(StrEnum):
 
 class FluxWrite(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
-    head: ReleaseHead
+    head: WatchedHead
     manager: str
     method: PatchMethod
     body: Mapping[str, object]
@@ -242,7 +241,7 @@ class HealthCheckStatus(
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    head: ReleaseHead
+    head: WatchedHead
     labels: Mapping[str, str] = {}
     check_class: str = ""
     """What writes its status; empty for anything outside."""

@@ -20,7 +20,7 @@ from msgspec import Meta
 from rollout_operator.model import names
 from rollout_operator.model.budget import StatusCondition
 from rollout_operator.model.names import InvalidInput, Uid
-from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.objects import LabelSelector, WatchedHead
 from rollout_operator.model.units import quote
 
 DOCKER_HUB: Final = "docker.io"
@@ -277,23 +277,6 @@ class ReleaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return condition is not None and condition.status == "True"
 
 
-class ReleaseHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Which object of `kuberik.com` it is, whatever its spec says."""
-
-    name: str
-    uid: Uid
-    resource_version: str
-    namespace: str = ""
-    """Empty for an object of the cluster."""
-    generation: int = 0
-    is_terminating: bool = False
-
-    @property
-    def key(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
 class CheckSelector(msgspec.Struct, frozen=True, kw_only=True):
     """Which HealthChecks belong to a Rollout."""
 
@@ -332,7 +315,7 @@ class ReleaseSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):
     """A valid Rollout."""
 
-    head: ReleaseHead
+    head: WatchedHead
     spec: ReleaseSpec
     intents: Mapping[str, str] = {}
     """Its one-time requests: annotations out of `INTENTS`, as written."""
@@ -345,7 +328,7 @@ class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):
 class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
     """A Rollout whose spec is invalid: nothing is deployed for it."""
 
-    head: ReleaseHead
+    head: WatchedHead
     problem: str
     """Names object, field and value."""
     status: ReleaseStatus = ReleaseStatus()
@@ -356,7 +339,7 @@ class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelledNamespace(msgspec.Struct, frozen=True, kw_only=True):
-    head: ReleaseHead
+    head: WatchedHead
     labels: Mapping[str, str] = {}
 
 
@@ -387,7 +370,7 @@ class GateOrigin(msgspec.Struct, frozen=True, kw_only=True):
 class ReleaseGate(msgspec.Struct, frozen=True, kw_only=True):
     """Written by people, other controllers and schedules; a Rollout only reads it."""
 
-    head: ReleaseHead
+    head: WatchedHead
     rollout: str
     """In the same namespace."""
     is_passing: bool = True
@@ -500,7 +483,7 @@ class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     """A RolloutSchedule or, without a namespace, a ClusterRolloutSchedule."""
 
     kind: str
-    head: ReleaseHead
+    head: WatchedHead
     schedule: ReleaseSchedule | None = None
     """None if it is invalid: its gates stay as they are, and new gates do not pass."""
     rollouts: LabelSelector | None = None
@@ -558,14 +541,14 @@ class CreateGate(msgspec.Struct, frozen=True, kw_only=True):
 class CorrectGate(msgspec.Struct, frozen=True, kw_only=True):
     """Change a gate, if it is still the same."""
 
-    head: ReleaseHead
+    head: WatchedHead
     wanted: WantedGate
 
 
 class DeleteGate(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a gate whose Rollout is no longer selected, if it is still the same."""
 
-    head: ReleaseHead
+    head: WatchedHead
 
 
 GateAction = CreateGate | CorrectGate | DeleteGate

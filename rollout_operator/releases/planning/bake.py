@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.objects import LabelSelector, WatchedHead
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.wording import join_names
@@ -32,7 +32,6 @@ from rollout_operator.releases.model.releases import (
     GateSummary,
     HistoryEntry,
     ReleaseCompat,
-    ReleaseHead,
     ReleaseRollout,
     ReleaseSpec,
 )
@@ -90,7 +89,7 @@ class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_checks(
-    head: ReleaseHead,
+    head: WatchedHead,
     selector: CheckSelector | None,
     checks: Iterable[HealthCheck],
     namespaces: Mapping[str, Labels],
@@ -150,7 +149,7 @@ def is_unhealthy(check: HealthCheck) -> bool:
 
 def _is_within(
     namespace: str,
-    head: ReleaseHead,
+    head: WatchedHead,
     spaces: LabelSelector | None,
     namespaces: Mapping[str, Labels],
 ) -> bool:

@@ -23,6 +23,7 @@ import msgspec
 
 from rollout_operator.model import names
 from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.objects import WatchedHead
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import compile_extraction, quote
 from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
@@ -41,7 +42,6 @@ from rollout_operator.releases.model.releases import (
     ReleaseCandidates,
     ReleaseCompat,
     ReleaseGate,
-    ReleaseHead,
     ReleaseMetadata,
     ReleaseRollout,
     ReleaseSpec,
@@ -169,7 +169,7 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.code not in HOLDING
 
 
-def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
+def list_gates(head: WatchedHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
     """Return the gates of a Rollout, by name: those of its namespace that name it (REL-49)."""
     own = (gate for gate in gates if gate.head.namespace == head.namespace)
     named = (gate for gate in own if gate.rollout == head.name)

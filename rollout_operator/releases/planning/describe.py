@@ -24,7 +24,7 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.diagnosis import FindingCode, ReleaseFacts
 from rollout_operator.model.names import InvalidInput
-from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.objects import Unreadable, WatchedHead
 from rollout_operator.model.units import check_time
 from rollout_operator.planning.conditions import describe_conditions
 from rollout_operator.planning.wording import cut, join_names, render_time
@@ -45,7 +45,6 @@ from rollout_operator.releases.model.releases import (
     HistoryEntry,
     RefusedRelease,
     ReleaseGate,
-    ReleaseHead,
     ReleaseRollout,
     ReleaseStatus,
     ScheduleAction,
@@ -151,7 +150,7 @@ _UNDECIDED: Final = "nothing has been decided yet"
 
 
 def describe_gates(
-    head: ReleaseHead,
+    head: WatchedHead,
     summaries: Iterable[GateSummary],
     gates: Iterable[ReleaseGate],
     schedules: Iterable[ScheduleObject],

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.names import ON_DELETE, InvalidInput
+from rollout_operator.model.objects import WatchedHead
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.wording import join_names
 from rollout_operator.releases.model.plan import (
@@ -42,7 +43,7 @@ from rollout_operator.releases.model.plan import (
     ReleasePlan,
     StatusVerdict,
 )
-from rollout_operator.releases.model.releases import ReleaseHead, ReleaseRollout
+from rollout_operator.releases.model.releases import ReleaseRollout
 
 _MANAGER: Final = "rollout-controller"
 RELEASED: Final = f"{_MANAGER}-released"
@@ -277,7 +278,7 @@ def _explain(flux: FluxObject, tag: str, fetched: Mapping[FluxReference | None, 
     return f"{problem}; it is suspended" if problem and flux.progress.is_suspended else problem
 
 
-def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
+def _explain_unsettled(head: WatchedHead, progress: FluxProgress) -> str:
     if progress.observed_generation != head.generation != progress.failed_generation:
         only = f", only {progress.observed_generation}" if progress.observed_generation else ""
         return f"generation {head.generation} is not observed yet{only}"

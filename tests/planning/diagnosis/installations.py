@@ -32,7 +32,7 @@ from rollout_operator.model.names import (
     STATEFULSET_ANNOTATIONS,
     Uid,
 )
-from rollout_operator.model.objects import LabelSelector, StatefulSet, Unreadable
+from rollout_operator.model.objects import LabelSelector, StatefulSet, Unreadable, WatchedHead
 from rollout_operator.model.policy import (
     Policy,
     PolicyHead,
@@ -46,7 +46,6 @@ from rollout_operator.releases.model.plan import ReleaseObjects
 from rollout_operator.releases.model.releases import (
     SCHEDULE,
     RefusedRelease,
-    ReleaseHead,
     ReleaseRollout,
     ReleaseSchedule,
     ReleaseSpec,
@@ -249,8 +248,8 @@ def served(**changes: object) -> PolicyKind:
     return PolicyKind(**changes)  # type: ignore[arg-type]  # as a test wants
 
 
-def head(name: str, namespace: str = NAMESPACE) -> ReleaseHead:
-    return ReleaseHead(name=name, namespace=namespace, uid=Uid(name), resource_version="1")
+def head(name: str, namespace: str = NAMESPACE) -> WatchedHead:
+    return WatchedHead(name=name, namespace=namespace, uid=Uid(name), resource_version="1")
 
 
 ROLLOUT: Final = ReleaseRollout(head=head("app"), spec=ReleaseSpec(policy_name="app"))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import LabelSelector, SelectorTerm
+from rollout_operator.model.objects import LabelSelector, SelectorTerm, WatchedHead
 from rollout_operator.releases.model.plan import HealthCheck, HealthCheckStatus
 from rollout_operator.releases.model.releases import (
     BakeStatus,
@@ -14,7 +14,6 @@ from rollout_operator.releases.model.releases import (
     HistoryEntry,
     Release,
     ReleaseGate,
-    ReleaseHead,
     ReleaseRollout,
     ReleaseSpec,
     ReleaseStatus,
@@ -51,8 +50,8 @@ def read_selector(text: str) -> LabelSelector | None:
     return LabelSelector(terms=(SelectorTerm(key=key, operator=operator, values=texts),))
 
 
-def head(name: str = "app", namespace: str = "prod", generation: int = 1) -> ReleaseHead:
-    return ReleaseHead(
+def head(name: str = "app", namespace: str = "prod", generation: int = 1) -> WatchedHead:
+    return WatchedHead(
         name=name,
         namespace=namespace,
         uid=Uid(f"uid-{name}"),
