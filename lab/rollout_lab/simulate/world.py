@@ -68,6 +68,7 @@ from rollout_operator.model.description import Description
 from rollout_operator.model.names import PAUSED, OperatorError
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy import WatchedPolicy
+from rollout_operator.planning.readiness import read_soak
 
 _PLACE: Final = re.compile(r"; (?:\d+ evictions? ahead|the next eviction in line)$")
 # Where pods go whose node is not known, or is cordoned: nothing is known of other nodes.
@@ -343,7 +344,8 @@ class _Run:
         self._times = times
         self._limits = limits
         available = timedelta(seconds=max(sts.decoded.min_ready_seconds for sts in dump.sets))
-        delays = map(read_delay, dump.others_of(ZONE_BUDGETS))
+        delays = [*map(read_delay, dump.others_of(ZONE_BUDGETS))]
+        delays += [read_soak(sts.decoded).span for sts in dump.sets]
         deadlines = [policy.policy.progress_deadline for policy in dump.policies if policy.policy]
         self._quiet = max(
             QUIET,
