@@ -40,6 +40,7 @@ from rollout_operator.telemetry.metrics import GroupState
 from rollout_operator.web.dispatch import Reviewer
 
 if TYPE_CHECKING:
+    from rollout_operator.gates.controller import Asks
     from rollout_operator.outbound import Outbound
 
 SYNC_LIMIT: Final = timedelta(seconds=60)
@@ -63,6 +64,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Makes a random source for a purpose."""
     open_outbound: "Callable[[timedelta], Outbound] | None" = None
     """Opens the way to servers that tenants name; None where there are none."""
+    asker: "Asks | None" = None
+    """Answers the questions of health checks instead of such servers."""
 
 
 class SimulatedProcess:
@@ -205,6 +208,8 @@ class _Life:
         self._fleet = Fleet(self._process)
         self.engine = Engine(config, self._process, self.telemetry)
         self._fleet.add(self.engine)
+        if world.asker is not None:
+            self.engine.answer_health_checks(world.asker)
         if config.answers_reviews:
             self.engine.add_reviews(self._build_reviews)
 

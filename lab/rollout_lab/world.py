@@ -32,6 +32,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.telemetry import logs
 
 if TYPE_CHECKING:
+    from rollout_operator.gates.controller import Asks
     from rollout_operator.outbound import Outbound
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -54,11 +55,13 @@ class Sandbox:
         flux: FluxTimes | None = None,
         completes_on_delete: bool = False,
         open_outbound: "Callable[[timedelta], Outbound] | None" = None,
+        asker: "Asks | None" = None,
     ) -> None:
         """Make a world with an empty namespace; `choose` tells how each of its pods behaves.
 
         `epoch` is the time at which it begins, and `flux` how long its controllers take.
-        `open_outbound` opens the way to servers that tenants name, with the time of a request.
+        `open_outbound` opens the way to servers that tenants name, with the time of a request;
+        `asker` answers the questions of health checks instead.
         `completes_on_delete`: StatefulSets under OnDelete are completed, as since Kubernetes 1.37.
         """
         self.namespace = namespace
@@ -91,6 +94,7 @@ class Sandbox:
             clock=self.clock,
             rng=self.rng,
             open_outbound=open_outbound,
+            asker=asker,
         )
 
     async def __aenter__(self) -> Self:

@@ -59,6 +59,7 @@ from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
     from rollout_operator.controllers.policies import PolicyController
+    from rollout_operator.gates.controller import Asks
     from rollout_operator.operator.releases import ClusterSchedules, OtherHealthChecks, Releases
     from rollout_operator.operator.reviews import Reviews
 
@@ -277,6 +278,10 @@ class Engine:
     def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
         """Have another feature start once this process acts."""
         self._features = (*self._features, build(self._context, self._budgets))
+
+    def answer_health_checks(self, asker: "Asks") -> None:
+        """Have this answer the questions of health checks instead of servers."""
+        self._gates.asker = asker
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to fill the caches."""

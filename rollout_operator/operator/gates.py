@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rollout_operator.controllers.policies import PolicyController
     from rollout_operator.controllers.rollout import RolloutController
     from rollout_operator.controllers.shadow import ShadowController
-    from rollout_operator.gates.controller import HealthCheckController
+    from rollout_operator.gates.controller import Asks, HealthCheckController
     from rollout_operator.outbound import Outbound
 
 
@@ -39,6 +39,8 @@ class HealthGates(Feature):
         self._following: TaskStack | None = None
         self._acting: TaskStack | None = None
         self._outbound: Outbound | None = None
+        self.asker: Asks | None = None
+        """Answers instead of servers, where there are none."""
         context.find_gates = self._judge
         context.set_informer.on_change(self._on_set)
 
@@ -103,19 +105,22 @@ class HealthGates(Feature):
             return opened(LIMIT)
         return Outbound(LIMIT, lambda url: choose_proxy(url, os.environ))
 
+    def _open_asker(self) -> "Asks":
+        from rollout_operator.gates.prometheus import AllowedUrls, Asker
+
+        reading = self._context.open("reading Secrets of health checks", Priority.READ)
+        self._outbound = self._open_outbound()
+        return Asker(
+            self._outbound,
+            lambda namespace, name: reading.fetch(SECRETS, namespace, name),
+            AllowedUrls(self._context.settings),
+        )
+
     def _build(self) -> "HealthCheckController":
         # Imported here, with the HTTP client: most operators never need them.
         from rollout_operator.gates.controller import GroupSource, HealthCheckController
-        from rollout_operator.gates.prometheus import AllowedUrls, Asker
 
-        context = self._context
-        reading = context.open("reading Secrets of health checks", Priority.READ)
-        self._outbound = self._open_outbound()
-        asker = Asker(
-            self._outbound,
-            lambda namespace, name: reading.fetch(SECRETS, namespace, name),
-            AllowedUrls(context.settings),
-        )
+        context, asker = self._context, self.asker or self._open_asker()
         rollouts, observer = self._rollouts, context.make_observer(context.following)
 
         def observe() -> Iterator[Group]:
