@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from rollout_lab.simulate.gates import DeclareGate, GateOutcome, declare_gate
 from rollout_lab.simulate.policies import PolicyEdit, edit_policy
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import parse_duration, parse_go_int, quote
@@ -110,6 +111,7 @@ Deed = (
     | KillOperator
     | NoRoom
     | PolicyEdit
+    | DeclareGate
 )
 
 
@@ -131,6 +133,8 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     pods: frozenset[str]
     policies: Mapping[str, Sequence[str]] = {}
     """The StatefulSets that each policy selects."""
+    gates: Mapping[str, Sequence[str]] = {}
+    """The StatefulSets whose annotation names each RolloutHealthCheck."""
     templates: tuple[str, ...] = ()
     """ReplicaTemplates."""
     coupled: tuple[str, ...] = ()
@@ -174,6 +178,8 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
                 return frozenset().union(
                     *(self.nodes.get(node, frozenset()) for node in self.list_nodes(cordon))
                 )
+            case DeclareGate(gate=gate):
+                return frozenset(self.gates[gate])
             case KillOperator() | NoRoom():
                 return frozenset()
             case _:
@@ -239,6 +245,7 @@ FORMS: Final = (
         r"no room for (\S+) pods?",
         lambda count: NoRoom(_count("pods without room", count)),
     ),
+    _Form("gate NAME is passing|failing|unknown", r"gate (\S+) is (\S+)", declare_gate),
     _Form("kill operator", "kill (?:the )?operator", KillOperator),
     _Form("pause ZONE", r"pause (\S+)", lambda zone: Pause(zone, is_paused=True)),
     _Form("resume ZONE", r"resume (\S+)", lambda zone: Pause(zone, is_paused=False)),
@@ -272,6 +279,12 @@ def set_times(changes: Iterable[Change]) -> list[tuple[timedelta, Change]]:
     return timed
 
 
+def map_declared(changes: Iterable[tuple[timedelta, Change]]) -> Mapping[str, GateOutcome]:
+    """Return what gates are declared to come to from the start."""
+    deeds = [change.deed for at, change in changes if not at]
+    return {deed.gate: deed.outcome for deed in deeds if isinstance(deed, DeclareGate)}
+
+
 def check_names(changes: Iterable[Change], names: Names) -> None:
     """Raise InvalidInput for the first name that is unknown, with those that are like it."""
     pods = set(names.pods)
@@ -294,6 +307,8 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
                 _check_place(change, cordon, names)
             case PolicyEdit(policy=policy):
                 _check(change, "policy", policy, sorted(names.policies), names)
+            case DeclareGate(gate=gate):
+                _check(change, "RolloutHealthCheck", gate, sorted(names.gates), names)
             case KillOperator() | NoRoom():
                 pass
             case _:

@@ -19,6 +19,7 @@ from rollout_operator.kube.api import (
     NATIVE_BUDGETS,
     NODES,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
@@ -39,8 +40,10 @@ from rollout_operator.planning.scaling import list_references
 
 _OPTIONAL: Final = (
     *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
-    MULTI_AZ_ROLLOUTS,
+    *(MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS),
 )
+# A cluster without such a kind may refuse to list it.
+_RARE: Final = (MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS)
 _Found = tuple[Resource, msgspec.Raw]
 
 
@@ -95,7 +98,7 @@ class _Reading:
         except NotFound:
             self.known.add(resource.kind)  # the kind is not installed
         except ApiError as error:
-            if resource == MULTI_AZ_ROLLOUTS and await self._is_missing(resource):
+            if resource in _RARE and await self._is_missing(resource):
                 self.known.add(resource.kind)
             else:
                 self._leave_out(f"{resource.plural} are", error)

@@ -42,12 +42,20 @@ from rollout_lab.simulate.policies import (
     select_sets,
 )
 from rollout_operator.cli.dumps import HINT, BadDump
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    ROLLOUT_HEALTH_CHECKS,
+    STATEFULSETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     GROUP_LABEL,
     GROUP_LABEL_LONG,
+    HEALTH_CHECK,
     LEADING_ZONE,
     MIRROR_NAME,
     DecodeError,
@@ -177,6 +185,14 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
         return Names(
             groups=self.groups,
             policies={policy.name: policy.selected for policy in self.policies},
+            gates={
+                gate: tuple(
+                    sts.decoded.name
+                    for sts in self.sets
+                    if sts.decoded.annotations.get(HEALTH_CHECK, "").strip() == gate
+                )
+                for gate in map(name_of, self.others_of(ROLLOUT_HEALTH_CHECKS))
+            },
             pods=frozenset({*(pod.decoded.name for pod in self.pods), *places}),
             templates=tuple(name_of(template) for template in self.templates),
             coupled=tuple(sts.decoded.name for sts in self.sets if sts.is_coupled),

@@ -88,6 +88,8 @@ _ABOUT: Final = """
   A pod comes back to its node, or to another where that is cordoned. With "no room for N pods"
   the next N that need a node wait, until another number is given. A killed operator is started
   again after 10s; until then the API server refuses what its webhooks have to review.
+  No health check between zones asks a server: all checks of the RolloutHealthCheck NAME pass, until
+  "gate NAME is failing" or "is unknown", where there is no answer; its own policies say what then.
 """
 _FOOT: Final = """
 Exit codes:

@@ -40,6 +40,7 @@ from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     NATIVE_BUDGETS,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
@@ -66,7 +67,7 @@ _WHY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             *(ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind, REPLICA_TEMPLATES.kind),
-            MULTI_AZ_ROLLOUTS.kind,
+            *(MULTI_AZ_ROLLOUTS.kind, ROLLOUT_HEALTH_CHECKS.kind),
         ),
         "of another namespace",
     ),
@@ -231,6 +232,7 @@ _KEPT_PARTS: Final[
     (NATIVE_BUDGETS, _keep_native),
     (REPLICA_TEMPLATES, _keep_whole),
     (MULTI_AZ_ROLLOUTS, _keep_whole),
+    (ROLLOUT_HEALTH_CHECKS, _keep_whole),
     (CONFIG_MAPS, _keep_tracker),
     (NODES, _keep_node),
     (VALIDATING_WEBHOOKS, _keep_hooks),

@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from rollout_lab.admission.registrations import REGISTRATIONS
 from rollout_lab.model.fields import child, name_of, number
 from rollout_lab.model.history import Called, History, Lived, Record
+from rollout_lab.simulate.changes import map_declared
 from rollout_lab.simulate.dump import Dump, FoundSet
 from rollout_lab.simulate.figures import (
     Figures,
@@ -28,6 +29,7 @@ from rollout_lab.simulate.figures import (
     to_seconds,
 )
 from rollout_lab.simulate.flags import SimulateSettings, show_time
+from rollout_lab.simulate.gates import GateOutcome
 from rollout_lab.simulate.objects import WEBHOOKS, is_filled_in, list_hooks
 from rollout_lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_lab.simulate.times import LEAST, PodTimes
@@ -309,6 +311,8 @@ def _list_assumptions(run: SimulationRun) -> Iterator[str]:
         yield f"{pod.decoded.name} stays as it is{end}: {why}"
     yield f"it begins at {show_time(run.epoch)}"
     yield from _list_hooks(run)
+    for gate, outcome in _map_gates(run).items():
+        yield f"gate {gate} is {outcome} at the start: no server is asked"
     yield "pods agree when they are called to prepare"
     if any(DOWNSCALE_DELAY in sts.decoded.annotations for sts in run.dump.sets):
         yield "pods are prepared for a delayed downscale since they are called here, none before"
@@ -329,6 +333,13 @@ def _list_hooks(run: SimulationRun) -> Iterator[str]:
     if untold:
         state = "are registered" if run.settings.webhooks else "are not registered"
         yield f"webhooks that the input does not tell of {state}: {', '.join(untold)}"
+
+
+def _map_gates(run: SimulationRun) -> Mapping[str, GateOutcome]:
+    """Return what each RolloutHealthCheck that a StatefulSet names comes to at the start."""
+    declared = map_declared(run.settings.changes)
+    bound = [gate for gate, zones in run.dump.names().gates.items() if zones]
+    return {gate: declared.get(gate, GateOutcome.PASSING) for gate in bound}
 
 
 def _when(run: SimulationRun) -> str:
@@ -485,6 +496,8 @@ class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     crossings: Sequence[SimulatedCrossing]
     policies: Sequence[SimulatedPolicy] | UnsetType = UNSET
     """Absent where the input has none."""
+    gates: Mapping[str, str] | UnsetType = UNSET
+    """What each RolloutHealthCheck comes to at the start; absent where no StatefulSet names one."""
     versus: "SimulationDocument | None" = None
     """The same for the changes of `-versus`."""
 
@@ -522,6 +535,7 @@ def _describe_run(run: SimulationRun) -> SimulationDocument:
         evictions=figures.evictions,
         crossings=figures.crossings,
         policies=[_describe_policy(run, policy) for policy in run.dump.policies] or UNSET,
+        gates=_map_gates(run) or UNSET,
     )
 
 

@@ -46,9 +46,11 @@ from rollout_lab.simulate.changes import (
     PodFails,
     PodRecovers,
     ScaleChange,
+    map_declared,
 )
 from rollout_lab.simulate.dump import Dump
 from rollout_lab.simulate.flags import LONGEST_RUN, LONGEST_SPAN, SimulateSettings
+from rollout_lab.simulate.gates import DeclaredGates, DeclareGate, measure_patience
 from rollout_lab.simulate.objects import WEBHOOKS, read_delay
 from rollout_lab.simulate.policies import PolicyEdit, read_next_batch, render_edit
 from rollout_lab.simulate.times import CHANGE_MARK, CRASHES, PodTimes, choose_behaviour
@@ -58,6 +60,7 @@ from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MULTI_AZ_ROLLOUTS,
     PODS,
+    ROLLOUT_HEALTH_CHECKS,
     STATEFULSETS,
     ZONE_BUDGETS,
     JsonObject,
@@ -146,6 +149,7 @@ class People:
     names: Names
     operator: SimulatedProcess
     places: Places
+    gates: DeclaredGates
     begin: Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
     """Starts what goes on beside later changes; the caller is its parent."""
     _begun: list[asyncio.Task[None]] = field(default_factory=list)
@@ -191,6 +195,8 @@ class People:
                 return [await evict(self.sandbox, pod, PERSON)]
             case Cordon() as cordon:
                 self._cordon(change, cordon)
+            case DeclareGate() as deed:
+                self.gates.declare(deed)
             case NoRoom(pods=pods):
                 self.places.limit(pods)
             case KillOperator():
@@ -318,9 +324,16 @@ def play(
     limit = limits or RunLimits(span=settings.until or LONGEST_RUN)
 
     async def begin() -> Play:
-        sandbox = Sandbox(seed=settings.seed, choose=choose, namespace=dump.namespace, epoch=epoch)
+        gates = DeclaredGates(map_declared(settings.changes))
+        sandbox = Sandbox(
+            seed=settings.seed,
+            choose=choose,
+            namespace=dump.namespace,
+            epoch=epoch,
+            asker=gates,
+        )
         with sandbox.listening():
-            return await _Run(sandbox, dump, settings, times, limit).run()
+            return await _Run(sandbox, gates, dump, settings, times, limit).run()
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         try:
@@ -333,12 +346,14 @@ class _Run:
     def __init__(
         self,
         sandbox: Sandbox,
+        gates: DeclaredGates,
         dump: Dump,
         settings: SimulateSettings,
         times: PodTimes,
         limits: RunLimits,
     ) -> None:
         self._sandbox = sandbox
+        self._gates = gates
         self._dump = dump
         self._settings = settings
         self._times = times
@@ -346,6 +361,7 @@ class _Run:
         available = timedelta(seconds=max(sts.decoded.min_ready_seconds for sts in dump.sets))
         delays = [*map(read_delay, dump.others_of(ZONE_BUDGETS))]
         delays += [read_soak(sts.decoded).span for sts in dump.sets]
+        delays.append(measure_patience(dump.others_of(ROLLOUT_HEALTH_CHECKS), limits.span))
         deadlines = [policy.policy.progress_deadline for policy in dump.policies if policy.policy]
         self._quiet = max(
             QUIET,
@@ -385,6 +401,7 @@ class _Run:
                 names=self._dump.names(),
                 operator=process,
                 places=places,
+                gates=self._gates,
                 begin=tasks.create_task,
             )
             await self._make(people)

@@ -202,11 +202,15 @@ TERMINATING: Final = "Terminating pod"
 OBEYING: Final = "Obeying budget"
 WAITING: Final = "Group waits"
 POLICY_WAITING: Final = "Policy waits"
-# Waits that are told by what policies record.
+# Told by what policies record, or by what a group waits for and finds odd.
 _RECORDED: Final = frozenset(
     {
         *((POLICY_WAITING, code) for code in ("batch_open", "interval_wait", "up_to_date")),
         (WAITING, "driven_by_policy"),
+        *(
+            ("Health check", f"Rollout{why}")
+            for why in ("BlockedByHealthCheck", "HealthCheckMisconfigured", "HealthCheckWarn")
+        ),
     }
 )
 # Told by what comes of them, or of no use to who reads a story.

@@ -49,8 +49,9 @@ from rollout_lab.zones import ZoneSpec, statefulset
 from rollout_operator.cli.dumps import BadDump
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS
-from rollout_operator.model.names import DISRUPTION_RECORD, InvalidInput
+from rollout_operator.model.names import DISRUPTION_RECORD, HEALTH_CHECK, InvalidInput
 from rollout_operator.model.units import parse_rfc3339
+from tests.gates.trees import health_check_tree
 from tests.judge.stage import HistoryBuilder, play_records
 from tests.stories import Steps
 from tests.virtual_time import EPOCH
@@ -128,6 +129,15 @@ class SimulateStage(Steps):
         spec |= yaml.safe_load(f"{{{more}}}")
         whole = {"metadata": {"generation": 1}, "spec": spec}
         await self.do_add(f"{_OURS}/ZoneAwarePodDisruptionBudget", name, json.dumps(whole))
+
+    async def do_gate(self, check: str = "{}", spec: str = "{}", pattern: str = "*-?") -> None:
+        """Add a health check of one query, with changes, and bind StatefulSets to it."""
+        tree = health_check_tree("health")
+        tree["metadata"] = {"generation": 1}
+        changes = {**yaml.safe_load(spec), "checks": {0: yaml.safe_load(check)}}
+        tree["spec"] = merge_places(tree["spec"], changes)
+        await self.do_add(f"{_OURS}/RolloutHealthCheck", "health", json.dumps(tree))
+        await self.do_edit(pattern, f"{{metadata: {{annotations: {{{HEALTH_CHECK}: health}}}}}}")
 
     async def do_template(self, replicas: str) -> None:
         """Add the object that zones mirror."""

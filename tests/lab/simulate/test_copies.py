@@ -8,8 +8,16 @@ from rollout_lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES
 from rollout_lab.simulate.copies import ObjectsCopy, copy_namespace
 from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    ROLLOUT_HEALTH_CHECKS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.model.names import Denied
+from tests.gates.trees import health_check_tree
 from tests.operator.diagnosis.inspected import PERSON, ObservedCluster, observed_cluster
 from tests.virtual_time import in_virtual_time
 
@@ -48,6 +56,8 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         version = f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}"
         policy = {**_custom(MULTI_AZ_ROLLOUTS.kind, "p"), "apiVersion": version}
         await world.create(MULTI_AZ_ROLLOUTS, policy)
+        check = {**health_check_tree(), "metadata": {"name": "h"}}
+        await world.create(ROLLOUT_HEALTH_CHECKS, check)
 
         copy = await _copy(world)
 
@@ -57,6 +67,7 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         assert _list(copy, ZONE_BUDGETS.kind) == ["b"]
         assert _list(copy, BUDGETS.kind) == ["n"]
         assert _list(copy, MULTI_AZ_ROLLOUTS.kind) == ["p"]
+        assert _list(copy, ROLLOUT_HEALTH_CHECKS.kind) == ["h"]
         assert copy.unread == ()
         assert {"ValidatingWebhookConfiguration", "Node", "Pod"} < copy.known
         assert copy.read_at >= world.sandbox.epoch
@@ -72,6 +83,7 @@ async def test_what_may_not_be_read_is_named() -> None:
         refused.add((PERSON, "list", "nodes"))
         refused.add((PERSON, "list", "zoneawarepoddisruptionbudgets"))
         refused.add((PERSON, "list", "multiazrollouts"))
+        refused.add((PERSON, "list", "rollouthealthchecks"))
         refused.add((PERSON, "get", "configmaps"))
 
         copy = await _copy(world)
@@ -81,24 +93,26 @@ async def test_what_may_not_be_read_is_named() -> None:
             "zoneawarepoddisruptionbudgets are left out",
             "nodes are left out",
             "multiazrollouts are left out",
+            "rollouthealthchecks are left out",
             "ConfigMap rollout-operator-zone-tracker is left out",
         ]
         assert "Node" not in copy.known
 
 
+@pytest.mark.parametrize("kind", [MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS])
 @in_virtual_time
 async def test_a_kind_that_is_not_installed_is_not_left_out(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A role that shows no policies does not show whether there could be any; discovery does."""
-    monkeypatch.delitem(KINDS, (MULTI_AZ_ROLLOUTS.group, MULTI_AZ_ROLLOUTS.plural))
+    """A role that shows none does not show whether there could be any; discovery does."""
+    monkeypatch.delitem(KINDS, (kind.group, kind.plural))
     async with observed_cluster(*three_zones(replicas=1)) as world:
-        world.sandbox.api.forbidden.add((PERSON, "list", "multiazrollouts"))
+        world.sandbox.api.forbidden.add((PERSON, "list", kind.plural))
 
         copy = await _copy(world)
 
         assert copy.unread == ()
-        assert MULTI_AZ_ROLLOUTS.kind in copy.known
+        assert kind.kind in copy.known
 
 
 @in_virtual_time

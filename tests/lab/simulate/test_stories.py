@@ -24,6 +24,7 @@ HERE: Final = Path(__file__).parent
 NAMES: Final = Names(
     groups={"ingester": ("zone-a", "zone-b"), "store": ("store-a",)},
     pods=frozenset({"zone-a-0", "zone-b-0", "store-a-0"}),
+    gates={"ingester-health": ("zone-a", "zone-b")},
     nodes={"node-1": frozenset({"zone-a"}), "node-2": frozenset({"zone-a", "store-a"})},
 )
 
@@ -99,6 +100,7 @@ def test_every_form_is_understood_as_it_stands_and_help_names_all() -> None:
     assert max(map(len, usage.splitlines())) <= 100
     words = {"ZONE": "zone-a", "POD": "zone-a-0", "NODE": "n", "N": "2", "IMAGE": "v2"}
     words |= {"POLICY": "db", "FIELD": "paused", "VALUE": "true"}
+    words |= {"passing|failing|unknown": "unknown"}
     for form in FORMS:
         assert f"  {form.shown}\n" in usage
         plain = re.sub(r"\[ZONE=\]|\[\w+ \.\.\.\]", "", form.shown)
