@@ -6,6 +6,7 @@ asked side by side. A rollout reads the status, and only that: what was asked an
 not happened. So a new process goes on where the last one was.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rollout_operator.aio.queue import AT_ONCE
-from rollout_operator.aio.tasks import TaskStack, gather_all
+from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.controllers.worker import (
     RECHECK,
@@ -115,6 +116,7 @@ class HealthCheckController(Feature):
         namespace = context.namespace
         following = context.open("following health checks", Priority.LIST)
         recording = context.open("recording health checks", Priority.ANSWER)
+        self._is_closed = asyncio.Event()
         self._store = WatchedStore()
         collection = Collection(
             resource=ROLLOUT_HEALTH_CHECKS,
@@ -151,6 +153,10 @@ class HealthCheckController(Feature):
     def start(self, tasks: TaskStack) -> None:
         self.wake_all()
         super().start(tasks)
+
+    def close(self) -> None:
+        self._is_closed.set()
+        super().close()
 
     def judge(self, group: Group) -> Mapping[Uid, HealthGate]:
         """Return what health checks say of the StatefulSets of a group."""
@@ -236,7 +242,9 @@ class HealthCheckController(Feature):
         if plan.status != check.status:
             check, watched = await self._write(watched, plan.status)
         if plan.questions:
-            answers = await gather_all(self._ask(check, each) for each in plan.questions)
+            answers = await self._ask_all(check, plan.questions)
+            if not answers:
+                return None  # it is stopping
             if (newest := self._find(name)) != check:
                 # Others have changed it meanwhile: what was asked may not be what it says now.
                 log.debug("Health check has changed", health_check=check.head.key, to=newest)
@@ -263,6 +271,21 @@ class HealthCheckController(Feature):
         assert isinstance(check, HealthCheck), "its spec is as it was"
         self._wake_rollouts()
         return check, written
+
+    async def _ask_all(
+        self, check: HealthCheck, questions: Sequence[Question]
+    ) -> Sequence[tuple[Question, Answers]]:
+        """Return what came of questions; nothing where the process is to stop before.
+
+        Servers may take longer than a process has to stop, and to release its Lease.
+        """
+        answers: list[tuple[Question, Answers]] = []
+
+        async def ask() -> None:
+            answers.extend(await gather_all(self._ask(check, each) for each in questions))
+
+        await race(asked=ask(), closed=self._is_closed.wait())
+        return answers
 
     async def _ask(self, check: HealthCheck, question: Question) -> tuple[Question, Answers]:
         """Return what came of a question; what follows from no number is not asked."""
