@@ -33,6 +33,7 @@ from rollout_operator.model.policy import (
 )
 from rollout_operator.model.units import parse_go_int, parse_rfc3339, quote
 from rollout_operator.planning.conditions import READY, STALLED
+from rollout_operator.planning.describe_policies import is_held
 from rollout_operator.planning.policy_zones import (
     NodeLabels,
     choose_key,
@@ -296,7 +297,7 @@ def choose_policy_phase(described: PolicyDescription) -> Phase:
     true = {condition.type for condition in described.conditions if condition.is_true}
     if READY in true:
         return Phase.ROLLED_OUT
-    if STALLED in true:
+    if STALLED in true or is_held(described):
         return Phase.HELD
     is_moving = described.phase == PolicyPhase.PROGRESSING
     return Phase.ROLLING_OUT if is_moving else Phase.WAITING
