@@ -213,7 +213,7 @@ def judge_group(
             if not is_free:
                 gates[sts.uid] = _judge_broken(sts, name, found, absence)
             continue
-        survey = surveys.setdefault(name, _survey(group, found))
+        survey = surveys.setdefault(name, _survey(group, _drop_old_counts(found)))
         member = next(each for each in survey.members if each.sts.uid == sts.uid)
         gate = None if is_free else _judge_member(survey, member, get_error(name))
         if member.has_begun:
@@ -241,14 +241,8 @@ def plan_check(
     `bound` are the StatefulSets that are bound to it: of a group that is not known yet, as those of
     policies are not after a restart, what is recorded stays.
     """
+    check = _drop_old_counts(check)
     status = check.status
-    if status.observed_generation != check.head.generation:
-        # Counts of other queries say nothing of these.
-        status = Status(
-            observed_generation=check.head.generation,
-            groups=tuple(replace(entry, checks=()) for entry in status.groups),
-        )
-        check = replace(check, status=status)
     known = {group.name for group in groups}
     entries = [
         entry
@@ -338,6 +332,17 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
     return verdict._replace(
         text=f"{prefix}{verdict.text}", stable_text=f"{prefix}{verdict.stable_text}"
     )
+
+
+def _drop_old_counts(check: HealthCheck) -> HealthCheck:
+    """Return a health check without what was counted of another spec: it says nothing of this."""
+    if check.status.observed_generation == check.head.generation:
+        return check
+    status = Status(
+        observed_generation=check.head.generation,
+        groups=tuple(replace(entry, checks=()) for entry in check.status.groups),
+    )
+    return replace(check, status=status)
 
 
 def _judge_broken(
