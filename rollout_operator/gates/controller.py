@@ -267,9 +267,11 @@ class HealthCheckController(Feature):
             await self._newest.read_back(ROLLOUT_HEALTH_CHECKS, watched.name)
             why = "its CustomResourceDefinition has no status: apply that of this release"
             raise Refused.of(error.call, why, status=error.status) from error
+        finally:
+            # They show why it was not written, too.
+            self._wake_rollouts()
         check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
-        self._wake_rollouts()
         return check, written
 
     async def _ask_all(

@@ -364,12 +364,12 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
     if not member.outdated or member.is_back:
         return None
     name = survey.check.head.name
+    reason = f"; the status was not written: {error}" if error else ""
     if member.record is None:
         text = (
             f"is not begun: the status of RolloutHealthCheck {name} does not show its rollout yet"
         )
-        text = f"{text}: {error}" if error else text
-        return HealthGate(state=GateState.UNKNOWN, text=text)
+        return HealthGate(state=GateState.UNKNOWN, text=f"{text}{reason}")
     if not survey.needs_look(member):
         room = survey.find_room(member) if survey.is_first(member) else None
         if room is None:
@@ -388,7 +388,7 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         outcome = f"stops after {count(len(member.updated), 'updated pod')}"
     return HealthGate(
         state=verdict.state,
-        text=f"{outcome}: {verdict.text}",
+        text=f"{outcome}: {verdict.text}{reason}",
         stable_text=f"{outcome}: {verdict.stable_text}",
         query=verdict.query,
     )
@@ -413,11 +413,11 @@ def _judge_check(
     done, most, action, noun = _count(check, state)
     if done < most:
         text = f"{state.message} ({done}/{most} {noun}s)"
-        return Verdict(GateState.FAILING, _with_next(text, state), state.message)
+        return Verdict(GateState.FAILING, _with_next(text, state, now), state.message)
     text = f"{state.message} after {count(done, noun)}"
     match action:
         case Action.PAUSE:
-            return Verdict(GateState.FAILED, _with_next(text, state), state.message)
+            return Verdict(GateState.FAILED, _with_next(text, state, now), state.message)
         case Action.WARN:
             return Verdict(GateState.WARNED, text, state.message)
         case Action.DISABLED:
@@ -429,7 +429,7 @@ def _judge_passed(check: Check, state: CheckStatus, now: datetime) -> Verdict:
     if state.successes < needed:
         stable_text = f'check "{check.name}" has to pass {needed} times in a row'
         text = f"{stable_text} ({state.successes}/{needed})"
-        return Verdict(GateState.WAITS, _with_next(text, state), stable_text)
+        return Verdict(GateState.WAITS, _with_next(text, state, now), stable_text)
     if state.next_at is not None and now < state.next_at + _ASKING:
         return Verdict(None)
     text = f'check "{check.name}" has passed too long ago, and is evaluated again'
@@ -448,8 +448,9 @@ def _count(check: Check, state: CheckStatus) -> tuple[int, int, Action, str]:
     return attempts, policy.max_attempts, policy.exhausted_action, "attempt"
 
 
-def _with_next(text: str, state: CheckStatus) -> str:
-    if state.next_at is None:
+def _with_next(text: str, state: CheckStatus, now: datetime) -> str:
+    # It is over while answers are awaited, zones are not whole or no status can be written.
+    if state.next_at is None or state.next_at < now:
         return text
     return f"{text}; evaluated again at {format_next_second(state.next_at)}"
 

@@ -51,7 +51,7 @@ class PlanStage(Steps):
         self._answers = ["0.1", "0.1", "1"]
         self._asked: list[str] = []
         self._gates = ""
-        self._has_writes = True
+        self._why_not_written = ""
         for letter in "abc":
             self._add_set(letter, 2)
 
@@ -144,9 +144,9 @@ class PlanStage(Steps):
             up = {"is_ready": True, "is_crash_looping": False, "why_not_ready": ""}
             self._pods[name] = replace(self._pods[name], **up, ready_since=self.now)
 
-    async def do_writes(self, are: str) -> None:
-        """Have statuses written, or not: `writes fail`, `writes work`."""
-        self._has_writes = are == "work"
+    async def do_writes(self, *why_not: str) -> None:
+        """Have statuses not written, for a reason, or written: `writes forbidden`, `writes`."""
+        self._why_not_written = " ".join(why_not)
 
     async def do_answers(self, *answers: str) -> None:
         """Say what Prometheus answers: current, baseline and success, or `nodata`, `error`."""
@@ -203,7 +203,7 @@ class PlanStage(Steps):
     def _act(self) -> timedelta | None:
         """Do what is due, as the controller does; return when to do so again."""
         check = self._load()
-        if not isinstance(check, HealthCheck) or not self._has_writes:
+        if not isinstance(check, HealthCheck) or self._why_not_written:
             return None
         plan = plan_check(check, [self._observe()])
         self._status = plan.status
@@ -254,10 +254,13 @@ class PlanStage(Steps):
             for sts in map(self._count, self._sets.values())
         ]
         seen = replace(group(*zones), now=self.now)
-        return replace(seen, gates=judge_group(seen, self._find))
+        return replace(seen, gates=judge_group(seen, self._find, "", self._get_error))
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         return self._load() if name in self._names else None
+
+    def _get_error(self, name: str) -> str:
+        return self._why_not_written
 
     def _load(self) -> HealthCheck | FlawedHealthCheck:
         tree = health_check_tree(BOUND, **self._spec)
