@@ -1,15 +1,18 @@
 """Evaluate health checks for the groups that are bound to them, and keep the status of each.
 
 What to record and to ask is decided in `plan`, by the caches and the status as it was written last.
-All of one health check is done by one worker, so that no write overtakes another; its questions are
-asked side by side. A rollout reads the status, and only that: what was asked and not recorded has
-not happened. So a new process goes on where the last one was.
+All of one health check is recorded by one worker, so that no write overtakes another. Each of its
+groups is asked by a worker of its own, so that none waits for answers about another. A rollout
+reads the status, and only that: what was asked and not recorded has not happened. So a new process
+goes on where the last one was.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from itertools import groupby
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -17,10 +20,11 @@ from rollout_operator.aio.queue import AT_ONCE
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.controllers.worker import (
-    RECHECK,
     Controller,
+    GuardedStep,
     NewestObjects,
     Reconciles,
+    Result,
     StatusWriter,
 )
 from rollout_operator.gates.metrics import GateMetrics
@@ -43,7 +47,6 @@ from rollout_operator.gates.plan import (
     judge_group,
     judge_unread,
     plan_check,
-    settle_checks,
 )
 from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
 from rollout_operator.kube.informer import Collection
@@ -60,6 +63,7 @@ from rollout_operator.model.objects import (
     Group,
     HealthGate,
     StatefulSet,
+    WatchedHead,
     WatchedObject,
 )
 from rollout_operator.model.outcome import Severity
@@ -78,8 +82,11 @@ from rollout_operator.planning.readiness import (
 )
 from rollout_operator.telemetry.logs import log
 
-# Each mostly waits for a server that somebody else runs.
 _WORKERS: Final = 16
+# Each mostly waits for a server that somebody else runs.
+_ASKERS: Final = 64
+# What is answered within this time is recorded at once.
+_TOGETHER: Final = timedelta(seconds=1)
 # Bound StatefulSets are looked at this often when nothing happens.
 _RESYNC: Final = timedelta(seconds=60)
 
@@ -90,6 +97,9 @@ _EVENTS: Final = {
     GateState.IGNORED: HEALTH_CHECK_MISCONFIGURED,
     GateState.WARNED: HEALTH_CHECK_WARN,
 }
+
+
+_Answered: TypeAlias = list[tuple[Question, Answers]]
 
 
 class Asks(Protocol):
@@ -106,6 +116,13 @@ class GroupSource(msgspec.Struct, frozen=True, kw_only=True):
     observe: Callable[[], Iterator[Group]]
     wake: Callable[[], None]
     """Has all of them planned anew."""
+
+
+class _Due(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a group."""
+
+    check: HealthCheck
+    questions: tuple[Question, ...]
 
 
 class HealthCheckController(Feature):
@@ -132,7 +149,7 @@ class HealthCheckController(Feature):
         self._reconciles = Reconciles(
             kind=KIND,
             attempts=context.make_attempts(),
-            once=self._observe_and_ask,
+            once=self._observe_and_record,
             name_keys=lambda name: {"health_check": f"{namespace}/{name}"},
         )
         self.controller = Controller(
@@ -141,7 +158,17 @@ class HealthCheckController(Feature):
             workers=_WORKERS,
             rng=context.rng,
         )
-        self.controllers = (self.controller,)
+        self._asking = Controller(
+            "ask for rollout health checks",
+            self._ask_group,
+            workers=_ASKERS,
+            rng=context.rng,
+        )
+        self.controllers = (self.controller, self._asking)
+        self._due: dict[tuple[str, str], _Due] = {}
+        """By health check and group."""
+        self._answers: dict[str, list[tuple[WatchedHead, _Answered]]] = defaultdict(list)
+        """By health check, with what it was then; until they are recorded."""
         self._kind.on_change(self._on_check)
         self._kind.on_news(self._wake_rollouts)
         context.set_informer.on_change(self._on_set)
@@ -231,31 +258,47 @@ class HealthCheckController(Feature):
             group for group in groups if any(find_name(zone.sts) == name for zone in group.zones)
         ]
 
-    async def _observe_and_ask(self, name: str) -> timedelta | None:
+    async def _observe_and_record(self, name: str) -> timedelta | None:
         watched = await self._newest.settle(ROLLOUT_HEALTH_CHECKS, name)
         check = None if watched is None else read_watched(watched)
-        groups = self._observe(name)
+        groups, found = self._observe(name), self._answers.pop(name, [])
         if not isinstance(check, HealthCheck) or not isinstance(watched, WatchedObject):
-            self._report(name, groups)
+            self._report(name, groups, _GroupSteps())
             return _RESYNC if groups else None
-        plan = plan_check(check, groups, self._list_bound(name))
+        # What was asked may not be what it says now.
+        answers = [pair for head, pairs in found if head == check.head for pair in pairs]
+        steps = _GroupSteps()
+        plan = plan_check(check, groups, self._list_bound(name), answers, steps.enter)
         if plan.status != check.status:
             check, watched = await self._write(watched, plan.status)
-        if plan.questions:
-            answers = await self._ask_all(check, plan.questions)
-            if not answers:
-                return None  # it is stopping
-            if (newest := self._find(name)) != check:
-                # Others have changed it meanwhile: what was asked may not be what it says now.
-                log.debug("Health check has changed", health_check=check.head.key, to=newest)
-                return RECHECK
-            groups = self._observe(name)
-            status = settle_checks(check, groups, answers, self._list_bound(name))
-            check, watched = await self._write(watched, status)
-            self._count(check, plan.questions)
-        self._report(name, groups)
-        plan = plan_check(check, groups, self._list_bound(name))
-        return AT_ONCE if plan.questions else plan.again or _RESYNC
+            self._count(check, [question for question, _ in answers])
+        for group, questions in groupby(plan.questions, key=lambda each: each.group):
+            before = self._due.get((name, group))
+            if before is None or before.check.head != check.head:
+                self._due[name, group] = _Due(check=check, questions=(*questions,))
+                self._asking.add((name, group))
+        self._report(name, groups, steps)
+        again = plan.again or _RESYNC
+        if errors := steps.list_errors():
+            self.controller.add_after(name, again)
+            raise ExceptionGroup("some groups were left out", errors)
+        return again
+
+    async def _ask_group(self, key: tuple[str, str]) -> Result:
+        """Ask what is due of a group, and have it recorded."""
+        name, _ = key
+        if (due := self._due.get(key)) is None:
+            return Result()
+        found = await self._ask_all(due.check, due.questions)
+        if not found:
+            return Result()  # it is stopping
+        self._answers[name].append((due.check.head, found))
+        if self._due[key] is due:
+            del self._due[key]
+        # A write for each of hundreds of answers would have all rollouts planned as often.
+        is_last = all(other != name for other, _ in self._due)
+        self.controller.add_within(name, AT_ONCE if is_last else _TOGETHER)
+        return Result()
 
     async def _write(
         self, watched: WatchedObject, status: Status
@@ -322,8 +365,29 @@ class HealthCheckController(Feature):
                 if state.name == question.check.name and state.result is not None:
                     self._metrics.count_evaluation(question.group, state.name, state.result)
 
-    def _report(self, name: str, groups: Sequence[Group]) -> None:
-        self._reports.on_groups(name, [(group, self.judge(group)) for group in groups])
+    def _report(self, name: str, groups: Sequence[Group], steps: "_GroupSteps") -> None:
+        judged: list[tuple[Group, Mapping[Uid, HealthGate]]] = []
+        for group in groups:
+            with steps.enter(group.name):
+                judged.append((group, self.judge(group)))
+        self._reports.on_groups(name, judged)
+
+
+class _GroupSteps:
+    """One step for each group: a bug in that of one group stops no other."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[str, GuardedStep]] = []
+
+    def enter(self, group: str) -> GuardedStep:
+        self._steps.append((group, GuardedStep()))
+        return self._steps[-1][1]
+
+    def list_errors(self) -> list[Exception]:
+        for group, step in self._steps:
+            if step.error is not None:
+                step.error.add_note(f"of group {group}")
+        return [step.error for _, step in self._steps if step.error is not None]
 
 
 class _Reports:

@@ -2,7 +2,7 @@
 
 `judge_group` says of each StatefulSet that is bound to a health check whether it may be begun, by
 one snapshot and the recorded status alone, so that a live read decides as the cache does.
-`plan_check` says what to record and to ask, and `settle_checks` what the answers come to.
+`plan_check` says what to record and to ask, and what the answers come to.
 
 When the first outdated pod of a StatefulSet is seen, that is recorded, before any pod goes. A pod
 counts as updated if it was created since then at the update revision; so a StatefulSet that changed
@@ -15,6 +15,7 @@ before. A look counts only if its range begins after the last updated pod became
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -232,14 +233,19 @@ def judge_unread(group: Group, why: str) -> Mapping[Uid, HealthGate]:
 
 
 def plan_check(
-    check: HealthCheck, groups: Sequence[Group], bound: Collection[str] = ()
+    check: HealthCheck,
+    groups: Sequence[Group],
+    bound: Collection[str] = (),
+    answers: Sequence[tuple[Question, Answers]] = (),
+    guard: Callable[[str], AbstractContextManager[object, bool | None]] = nullcontext,
 ) -> CheckPlan:
     """Return what to record of the groups that are bound to a health check, and what to ask.
 
     The zones of `groups` are in update order.
 
     `bound` are the StatefulSets that are bound to it: of a group that is not known yet, as those of
-    policies are not after a restart, what is recorded stays.
+    policies are not after a restart, what is recorded stays. `answers` came since then. `guard` is
+    entered for each group, by name: of one whose error it keeps, what is recorded stays as well.
     """
     check = _drop_old_counts(check)
     status = check.status
@@ -252,45 +258,22 @@ def plan_check(
     questions: list[Question] = []
     times: list[timedelta] = []
     for group in sorted(groups, key=lambda each: each.name):
-        survey = _survey(group, check)
-        if find_group_blocker(group) is not None or not group.zones:
-            # The next snapshot decides.
-            entries += [survey.entry] if survey.entry in status.groups else []
-            continue
-        entry = _record(survey)
-        if entry.stateful_sets:
-            entries.append(entry)
-            survey = _survey(group, _with_entry(check, entry))
-            due = [*_list_due(survey)]
-            questions += [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
-            times += [wait for _, wait in due if wait > timedelta(0)]
+        entry = status.find(group.name)
+        with guard(group.name):
+            own = [pair for pair in answers if pair[0].group == group.name]
+            entry = _settle_all(check, own, group)
+            if find_group_blocker(group) is None and group.zones:
+                entry = _record(_survey(group, _with_entry(check, entry)))
+                survey = _survey(group, _with_entry(check, entry))
+                due = [*_list_due(survey)] if entry.stateful_sets else []
+                questions += [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
+                times += [wait for _, wait in due if wait > timedelta(0)]
+        entries += [entry] if entry.stateful_sets else []
     return CheckPlan(
         status=replace(status, groups=tuple(sorted(entries, key=lambda entry: entry.group))),
         questions=tuple(questions),
         again=min(times, default=None),
     )
-
-
-def settle_checks(
-    check: HealthCheck,
-    groups: Sequence[Group],
-    answers: Sequence[tuple[Question, Answers]],
-    bound: Collection[str] = (),
-) -> Status:
-    """Return the status after some answers; `groups` are as they are by now."""
-    now = max([question.at for question, _ in answers] + [group.now for group in groups])
-    entries = {entry.group: entry for entry in check.status.groups}
-    for question, found in answers:
-        entry = entries[question.group]
-        before = next((one for one in entry.checks if one.name == question.check.name), None)
-        after = _settle(question, found, before, now)
-        order = [each.name for each in check.checks]
-        kept = [one for one in entry.checks if one.name != after.name and one.name in order]
-        checks = sorted((*kept, after), key=lambda one: order.index(one.name))
-        entries[question.group] = replace(entry, checks=tuple(checks))
-    check = replace(check, status=replace(check.status, groups=tuple(entries.values())))
-    # What the answers let begin is recorded with them.
-    return plan_check(check, groups, bound).status
 
 
 def compose_success(check: Check, current: Number, baseline: Number) -> str:
@@ -620,6 +603,20 @@ def _fill(query: str, pods: Sequence[Pod], span: timedelta) -> str:
 def _render_matchers(pods: Sequence[Pod]) -> str:
     names = "|".join(sorted(_SPECIAL.sub(r"\\\\\g<0>", pod.name) for pod in pods)) or "^$"
     return f'namespace="{pods[0].namespace}",pod=~"{names}"'
+
+
+def _settle_all(
+    check: HealthCheck, answers: Sequence[tuple[Question, Answers]], group: Group
+) -> GroupStatus:
+    """Return the entry of a group after the answers to its questions."""
+    entry = check.status.find(group.name)
+    states = {one.name: one for one in entry.checks}
+    now = max([question.at for question, _ in answers] + [group.now])
+    for question, found in answers:
+        name = question.check.name
+        states[name] = _settle(question, found, states.get(name), now)
+    checks = tuple(states[each.name] for each in check.checks if each.name in states)
+    return replace(entry, checks=checks)
 
 
 def _settle(

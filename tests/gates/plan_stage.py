@@ -1,6 +1,6 @@
 """A rollout group and its health check, as the planner sees them: pods change by command alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -18,14 +18,7 @@ from rollout_operator.gates.model import (
     Status,
     decode_health_check,
 )
-from rollout_operator.gates.plan import (
-    Answers,
-    Question,
-    compose_success,
-    judge_group,
-    plan_check,
-    settle_checks,
-)
+from rollout_operator.gates.plan import Answers, Question, compose_success, judge_group, plan_check
 from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS, PAUSED, Revision
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
 from rollout_operator.model.outcome import Plan, RecordRevision
@@ -200,19 +193,16 @@ class PlanStage(Steps):
         self._gates = gates
         return [*asked, *news]
 
-    def _act(self) -> timedelta | None:
+    def _act(self, answers: Sequence[tuple[Question, Answers]] = ()) -> timedelta | None:
         """Do what is due, as the controller does; return when to do so again."""
         check = self._load()
         if not isinstance(check, HealthCheck) or self._why_not_written:
             return None
-        plan = plan_check(check, [self._observe()])
+        plan = plan_check(check, [self._observe()], (), answers)
         self._status = plan.status
         if not plan.questions:
             return plan.again
-        answers = [(question, self._answer(question)) for question in plan.questions]
-        check = replace(check, status=plan.status)
-        self._status = settle_checks(check, [self._observe()], answers)
-        return self._act()
+        return self._act([(question, self._answer(question)) for question in plan.questions])
 
     def _answer(self, question: Question) -> Answers:
         answers: list[Answer] = [_BAD.get(text) or Number(float(text)) for text in self._answers]

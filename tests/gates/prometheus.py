@@ -35,6 +35,8 @@ class ScriptedPrometheus(Outbound):
     def __init__(self) -> None:
         super().__init__(timedelta(seconds=10))
         self.how = "true"
+        self.pods = ""
+        """Of which pods it is so, by the beginning of their names."""
         self.queries: list[str] = []
         self.ratios: dict[str, float] = defaultdict(lambda: 0.1)
         """By image."""
@@ -43,7 +45,7 @@ class ScriptedPrometheus(Outbound):
 
     def watch(self, sandbox: Sandbox) -> None:
         """Begin anew with a cluster."""
-        self.how = "true"
+        self.how, self.pods = "true", ""
         self._images.clear()
         self._sandbox = sandbox
         sandbox.api.on_commit(self._on_commit)
@@ -52,7 +54,9 @@ class ScriptedPrometheus(Outbound):
         assert request.form is not None, "a query"
         query = request.form["query"]
         self.queries.append(query)
-        match self.how:
+        match self.how if f'pod=~"{self.pods}' in query or not self.pods else "true":
+            case "broken":
+                raise ZeroDivisionError("a bug")
             case "dead":
                 raise NoAnswer("no connection: connection refused")
             case "slow":

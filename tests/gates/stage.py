@@ -6,14 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from msgspec.structs import replace
 from rollout_lab.model.fields import child
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.world import Sandbox
 
+from rollout_operator.gates import plan
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS
 from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
+from rollout_operator.model.objects import Group
+from rollout_operator.planning.readiness import GroupBlocker, find_group_blocker
 from tests.gates.prometheus import NAME, ScriptedPrometheus, render_check
 from tests.operator import stage as operator
 from tests.operator.diagnosis.inspected import observe_sandbox
@@ -42,12 +46,13 @@ class GateStage(operator.OperatorStage):
     async def do_begin(self, *flags: str) -> None:
         """Create three zones that are bound to a health check, and start one operator.
 
-        With `policy` a MultiAZRollout rolls them out.
+        With `policy` a MultiAZRollout rolls them out. With `others` there is a group of zones d, e.
         """
         self.depth += 1
         is_driven = "policy" in flags
-        for letter in "abc":
-            await self.do_zone(letter, "plain", *["who=all", "zonal"] * is_driven)
+        for letter in "abcde" if "others" in flags else "abc":
+            group = ["group=others"] * (letter in "de")
+            await self.do_zone(letter, "plain", *group, *["who=all", "zonal"] * is_driven)
             await self.people.label(f"zone-{letter}", "rollout-operator/tests", "gates")
             await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, NAME)
         if is_driven:
@@ -93,8 +98,19 @@ class GateStage(operator.OperatorStage):
         text = f"{until:%Y-%m-%dT%H:%M:%SZ}"
         await self.people.annotate(f"zone-{letter}", HEALTH_CHECK_BYPASS, text)
 
-    async def do_prometheus(self, how: str) -> None:
-        self.prometheus.how = how
+    async def do_prometheus(self, how: str, zone: str = "") -> None:
+        """Have it `slow`, `dead`, `broken` ..., perhaps only where it is asked of a zone."""
+        self.prometheus.how, self.prometheus.pods = how, zone and f"zone-{zone}"
+
+    async def do_bug(self, name: str) -> None:
+        """Have the plan of a group fail."""
+
+        def find(group: Group) -> GroupBlocker | None:
+            if group.name == name:
+                raise ZeroDivisionError("a bug")
+            return find_group_blocker(group)
+
+        self.stack.enter_context(patch.object(plan, "find_group_blocker", find))
 
     async def do_ratio(self, image: str, ratio: str) -> None:
         self.prometheus.ratios[image] = float(ratio)
