@@ -200,6 +200,8 @@ class PlanStage(Steps):
             return None
         plan = plan_check(check, [self._observe()], (), answers)
         self._status = plan.status
+        found = self._load()
+        assert isinstance(found, HealthCheck) and found.status == plan.status, "read as written"
         if not plan.questions:
             return plan.again
         return self._act([(question, self._answer(question)) for question in plan.questions])
