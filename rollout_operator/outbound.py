@@ -192,7 +192,7 @@ class Outbound:
 
     async def send(self, request: Request) -> HttpAnswer:
         """Return the answer, whatever its status. Raises NoAnswer and BadAnswer."""
-        host = request.url.authority
+        host = f"{request.url.raw_host}:{request.url.port}"
         if request.route.proxy is None and (proxy := self._choose_proxy(f"{request.url}")):
             request = replace(request, route=replace(request.route, proxy=proxy))
         turns = self._host_turns.setdefault(host, asyncio.Semaphore(AT_MOST_PER_HOST))

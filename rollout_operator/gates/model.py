@@ -362,7 +362,11 @@ def _check_url(url: str, field: str, *, may_have_query: bool) -> str:
         raise InvalidInput(f"invalid value: {field} must end with its path")
     if len(url) > _LONGEST_QUERY:
         raise InvalidInput(f"invalid value: {field} is longer than {_LONGEST_QUERY} characters")
-    if problem := find_url_problem(url, ("http", "https")):
+    problem = find_url_problem(url, ("http", "https"))
+    # A proxy might read an escaped host as another one than is allowed.
+    if "%" in parts.netloc:
+        problem = "has an invalid host"
+    if problem:
         raise InvalidInput(f"invalid value: {field} {problem}")
     return url
 

@@ -84,7 +84,9 @@ class AllowedUrls:
             raise InvalidInput(f"not a valid URL: {error}") from error
         if any(fits(f"{url}") for fits in self._fits):
             return url
-        if not self._fits and (host := self._find_service(url.host or "", namespace)):
+        # As it is sent: some texts have no other form.
+        sent = url.raw_host or ""
+        if not self._fits and (host := self._find_service(sent, namespace)):
             return url.with_host(host)
         place = f"{url.origin()}"
         if self._fits:

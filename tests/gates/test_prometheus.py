@@ -187,6 +187,16 @@ async def test_a_url_is_judged_for_the_namespace_of_the_health_check() -> None:
     assert "such as http://prometheus.prod.svc:9090" in answer.text
 
 
+async def test_a_host_that_has_no_other_form_is_called_as_it_is_written() -> None:
+    outbound = Outbound(LIMIT)
+    asker = Asker(outbound, keep(None), ANY)
+
+    answer = await asker.probe(make_check("http://prometheus"), "http://xn--a.invalid/")
+    await outbound.close()
+
+    assert answer == QueryError("no address is known for its name")
+
+
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
     asker = Asker(Outbound(LIMIT), keep(None), ANY)
 
