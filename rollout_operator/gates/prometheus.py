@@ -134,7 +134,8 @@ class Asker:
                 longest=_LONGEST,
             )
             answer = await self._outbound.send(request)
-            return _read_answer(answer, [*headers.values(), *secret.values()])
+            pair = headers.get("Authorization", "").rpartition(" ")[2].rstrip("=")
+            return _read_answer(answer, [pair, *secret.values()])
         except (InvalidInput, NoAnswer, BadAnswer) as error:
             return QueryError(f"{error}")
 
