@@ -116,6 +116,8 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
     outdated: tuple[Pod, ...]
     updated: tuple[Pod, ...]
     record: SetStatus | None
+    stable_revision: str
+    """What its pods ran before the rollout that was recorded last, of whichever revision."""
 
     @property
     def sts(self) -> StatefulSet:
@@ -124,7 +126,7 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_back(self) -> bool:
         """Return whether it goes back to what its pods ran when the rollout began."""
-        return self.record is not None and self.record.stable_revision == self.sts.update_revision
+        return bool(self.stable_revision) and self.stable_revision == self.sts.update_revision
 
     @property
     def has_begun(self) -> bool:
@@ -455,6 +457,7 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
     members: list[_Member] = []
     for zone in group.zones:
         sts, record = zone.sts, records.get(zone.sts.name)
+        stable = "" if record is None else record.stable_revision
         if record is not None and record.update_revision != sts.update_revision:
             record = None
         pods = [pod for _, pod in zone.list_pods(sts.ordinals)]
@@ -468,6 +471,7 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
                 ),
                 updated=tuple(pod for pod in pods if _is_updated(pod, record)),
                 record=record,
+                stable_revision=stable,
             )
         )
     return _Survey(
