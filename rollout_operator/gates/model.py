@@ -52,6 +52,7 @@ _Tree = Mapping[str, object]
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
 _Time = Annotated[datetime, Meta(tz=True)]
+_Count = Annotated[int, Meta(ge=0)]
 
 
 @unique
@@ -150,10 +151,10 @@ class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Of one check of a group: its last evaluation, and how many were alike in a row."""
 
     name: str
-    successes: int = 0
-    failures: int = 0
-    error_attempts: int = 0
-    no_data_attempts: int = 0
+    successes: _Count = 0
+    failures: _Count = 0
+    error_attempts: _Count = 0
+    no_data_attempts: _Count = 0
     result: Result | None = None
     current: str = ""
     """As `format_number` writes it, and so is `baseline`; empty if unknown."""

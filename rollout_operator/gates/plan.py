@@ -16,7 +16,7 @@ before. A look counts only if its range begins after the last updated pod became
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -65,6 +65,9 @@ _WHOLE_SECOND: Final = timedelta(seconds=1)
 _OK: Final = range(200, 300)
 # A result counts until its successor is there: three queries of ten seconds, and a write.
 _ASKING: Final = timedelta(seconds=40)
+# By how much the clock of another replica may be ahead.
+_SKEW: Final = timedelta(minutes=1)
+_EARLIEST: Final = datetime.fromtimestamp(0, UTC)
 # What has a meaning in a regular expression.
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
@@ -452,7 +455,7 @@ def _get_range(check: Check) -> timedelta:
 
 
 def _survey(group: Group, check: HealthCheck) -> _Survey:
-    entry = check.status.find(group.name)
+    entry = _read_entry(check, group)
     records = {record.name: record for record in entry.stateful_sets}
     members: list[_Member] = []
     for zone in group.zones:
@@ -482,6 +485,39 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
         is_whole=all(
             readiness.is_whole
             for readiness in (*(member.readiness for member in members), *measure_departed(group))
+        ),
+    )
+
+
+def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
+    """Return what is recorded of a group, without what no replica can have written by now.
+
+    Any client may have: a look in times to come would count for ever, and none would come before.
+    """
+    latest, entry = group.now + _SKEW, check.status.find(group.name)
+    waits = {
+        one.name: max(
+            one.error_policy.retry_interval,
+            one.no_data_policy.retry_interval,
+            one.failure_policy.reevaluation_interval,
+        )
+        for one in check.checks
+    }
+
+    def is_ours(time: datetime | None, wait: timedelta = timedelta(0)) -> bool:
+        return time is None or _EARLIEST <= time <= latest + wait
+
+    return replace(
+        entry,
+        stateful_sets=tuple(
+            one for one in entry.stateful_sets if is_ours(one.seen_at) and is_ours(one.passed_at)
+        ),
+        checks=tuple(
+            one
+            for one in entry.checks
+            if one.name in waits
+            and is_ours(one.evaluated_at)
+            and is_ours(one.next_at, waits[one.name])
         ),
     )
 
@@ -613,7 +649,7 @@ def _settle_all(
     check: HealthCheck, answers: Sequence[tuple[Question, Answers]], group: Group
 ) -> GroupStatus:
     """Return the entry of a group after the answers to its questions."""
-    entry = check.status.find(group.name)
+    entry = _read_entry(check, group)
     states = {one.name: one for one in entry.checks}
     now = max([question.at for question, _ in answers] + [group.now])
     for question, found in answers:
