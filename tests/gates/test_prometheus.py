@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from ssl import DER_cert_to_PEM_cert
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from aiohttp import web
@@ -164,11 +165,31 @@ async def test_credentials(story: Story, golden: Golden, server: FakeRegistry) -
 
 async def test_the_ca_of_the_secret_is_trusted_as_well() -> None:
     [ca] = issue_tls()[1].get_ca_certs(binary_form=True)
+    pem = DER_cert_to_PEM_cert(ca)
     async with FakeRegistry() as server:
         server.at["/api/v1/query"] = vector("1")
 
         assert "certificate not accepted" in await ask(server)
-        assert await ask(server, {"ca.crt": DER_cert_to_PEM_cert(ca)}) == "1.0"
+        assert await ask(server, {"ca.crt": f"# Zertifikat für alle\n{pem}"}) == "1.0"
+
+
+async def test_the_ca_of_a_secret_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    [ca] = issue_tls()[1].get_ca_certs(binary_form=True)
+    async with FakeRegistry() as server:
+        server.at["/api/v1/query"] = vector("1")
+        data = {"ca.crt": f"# once\n{DER_cert_to_PEM_cert(ca)}"}
+        assert await ask(server, data) == "1.0"
+        read = ssl.SSLContext.load_verify_locations
+        texts: list[object] = []
+
+        def note(context: ssl.SSLContext, *args: Any, **more: Any) -> None:
+            texts.append(more.get("cadata"))
+            read(context, *args, **more)
+
+        monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
+
+        assert await ask(server, data) == "1.0"
+        assert texts == []
 
 
 async def test_bytes_that_are_no_text_are_not_sent(server: FakeRegistry) -> None:
