@@ -134,6 +134,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     no_data_policy: RetryPolicy = RetryPolicy(retry_interval=timedelta(seconds=30))
     failure_policy: FailurePolicy = FailurePolicy()
 
+    @property
+    def shown_url(self) -> str:
+        """Return its URL without the query, which may hold a token."""
+        return self.http.partition("?")[0]
+
 
 class SetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Since when pods need the update revision of a StatefulSet."""

@@ -306,7 +306,7 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
     states = {one.name: one for one in entry.checks}
     verdicts = [
         _judge_check(each, states.get(each.name), since, now)._replace(
-            query=each.http or each.query
+            query=each.shown_url or each.query
         )
         for each in check.checks
         if not each.disabled
@@ -711,7 +711,7 @@ def _read(check: Check, found: Answers) -> tuple[Result, str]:
     last = found.current if check.http else found.success
     value = last.value if isinstance(last, Number) else 0.0
     if check.http:
-        has_passed, why = int(value) in _OK, f"{check.http} answers {value:g}"
+        has_passed, why = int(value) in _OK, f"{check.shown_url} answers {value:g}"
     else:
         numbers = [_render_short(answer) for answer in (found.current, found.baseline)]
         has_passed, why = value == 1, f"current {numbers[0]}, baseline {numbers[1]}"
