@@ -366,11 +366,13 @@ class HealthCheckController(Feature):
                     self._metrics.count_evaluation(question.group, state.name, state.result)
 
     def _report(self, name: str, groups: Sequence[Group], steps: "_GroupSteps") -> None:
+        found = self._find(name)
+        checks = {one.name for one in found.checks} if isinstance(found, HealthCheck) else set()
         judged: list[tuple[Group, Mapping[Uid, HealthGate]]] = []
         for group in groups:
             with steps.enter(group.name):
                 judged.append((group, self.judge(group)))
-        self._reports.on_groups(name, judged)
+        self._reports.on_groups(name, checks, judged)
 
 
 class _GroupSteps:
@@ -397,11 +399,14 @@ class _Reports:
         self._record, self._metrics = record, metrics
         self._said: dict[Uid, tuple[str, str]] = {}
         """By StatefulSet, the reason of its last Event, and what makes it another one."""
-        self._groups: dict[str, set[str]] = {}
-        """By health check."""
+        self._groups: dict[str, tuple[set[str], set[str]]] = {}
+        """By health check, with the names of its checks."""
 
     def on_groups(
-        self, name: str, judged: Sequence[tuple[Group, Mapping[Uid, HealthGate]]]
+        self,
+        name: str,
+        checks: set[str],
+        judged: Sequence[tuple[Group, Mapping[Uid, HealthGate]]],
     ) -> None:
         for group, gates in judged:
             waiting = {
@@ -421,8 +426,14 @@ class _Reports:
                 is_blocked=any(state.holds for state in states),
                 is_misconfigured=bool(states & {GateState.IGNORED, GateState.BROKEN}),
             )
-        self._groups[name] = {group.name for group, _ in judged}
-        self._metrics.keep({group for groups in self._groups.values() for group in groups})
+        self._groups.pop(name, None)
+        if judged:
+            self._groups[name] = {group.name for group, _ in judged}, checks
+        kept: dict[str, set[str]] = {}
+        for groups, names in self._groups.values():
+            for each in groups:
+                kept[each] = kept.get(each, set()) | names
+        self._metrics.keep(kept)
 
     def _report(
         self, uid: Uid, sts: StatefulSet | None, gate: HealthGate | None, now: datetime

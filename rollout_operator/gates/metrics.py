@@ -3,7 +3,7 @@
 They exist only where a StatefulSet is bound to a health check.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -21,6 +21,8 @@ class GateMetrics:
     """The series of one namespace."""
 
     def __init__(self, registry: Registry) -> None:
+        self._series: set[tuple[str, str]] = set()
+        """Groups and checks that were counted."""
         self._blocked: dict[str, bool] = {}
         self._misconfigured: dict[str, bool] = {}
         self._misconfigurations: dict[str, int] = {}
@@ -69,11 +71,13 @@ class GateMetrics:
         self._configurations.labels(outcome).inc()
 
     def count_evaluation(self, group: str, check: str, result: Result) -> None:
+        self._series.add((group, check))
         for each in Result:
             self._evaluations.labels(group, check, each.value)
         self._evaluations.labels(group, check, result.value).inc()
 
     def record_query(self, group: str, check: str, query_type: str, took: timedelta) -> None:
+        self._series.add((group, check))
         self._duration.labels(group, check, query_type).observe(took.total_seconds())
 
     def show_group(self, group: str, *, is_blocked: bool, is_misconfigured: bool) -> None:
@@ -81,9 +85,12 @@ class GateMetrics:
         self._misconfigurations[group] = self._misconfigurations.get(group, 0) + is_news
         self._blocked[group], self._misconfigured[group] = is_blocked, is_misconfigured
 
-    def keep(self, groups: Collection[str]) -> None:
-        """Forget all other groups."""
-        for group in self._blocked.keys() - {*groups}:
+    def keep(self, groups: Mapping[str, Collection[str]]) -> None:
+        """Forget all other groups, and all other checks of these."""
+        for group in self._blocked.keys() - groups.keys():
             del self._blocked[group], self._misconfigured[group], self._misconfigurations[group]
-            for family in (self._evaluations, self._duration):
-                family.remove_by_labels({"rollout_group": group})
+        for group, check in [*self._series]:
+            if check not in groups.get(group, ()):
+                self._series.remove((group, check))
+                for family in (self._evaluations, self._duration):
+                    family.remove_by_labels({"rollout_group": group, "check": check})
