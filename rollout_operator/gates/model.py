@@ -45,7 +45,9 @@ BASELINE: Final = "${baseline}"
 MOST_CHECKS: Final = 32
 _LONGEST_QUERY: Final = LONGEST_VALUE
 _MOST_TIMES: Final = 2**31 - 1
-_LONGEST_STATUS: Final = 4 * SMALL
+# No API server stores a longer one.
+_LONGEST_STATUS: Final = 24 * SMALL
+_MOST_GROUPS: Final = 1000
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 _Tree = Mapping[str, object]
@@ -173,14 +175,14 @@ class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     group: str
     stateful_sets: tuple[SetStatus, ...] = ()
-    checks: tuple[CheckStatus, ...] = ()
+    checks: Annotated[tuple[CheckStatus, ...], Meta(max_length=MOST_CHECKS)] = ()
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Of each rollout group that is bound to the health check."""
 
     observed_generation: int = 0
-    groups: tuple[GroupStatus, ...] = ()
+    groups: Annotated[tuple[GroupStatus, ...], Meta(max_length=_MOST_GROUPS)] = ()
 
     def find(self, group: str) -> GroupStatus:
         """Return what is recorded of a group, perhaps nothing."""

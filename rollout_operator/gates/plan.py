@@ -43,6 +43,7 @@ from rollout_operator.gates.model import (
     Status,
     format_number,
 )
+from rollout_operator.model.decode.wire import clip
 from rollout_operator.model.names import HEALTH_CHECK, Uid
 from rollout_operator.model.objects import GateState, Group, HealthGate, Pod, StatefulSet
 from rollout_operator.model.units import format_next_second, format_prometheus_duration
@@ -65,6 +66,11 @@ _WHOLE_SECOND: Final = timedelta(seconds=1)
 _OK: Final = range(200, 300)
 # A result counts until its successor is there: three queries of ten seconds, and a write.
 _ASKING: Final = timedelta(seconds=40)
+# Of a status. What is stored has 1.5 MiB with the spec, and with who manages which field.
+_ROOM: Final = 1 << 20
+# What a check of a group takes at most, but for its name, which is there twice.
+_CHECK_ROOM: Final = 1500
+_LONGEST_MESSAGE: Final = 300
 # By how much the clock of another replica may be ahead.
 _SKEW: Final = timedelta(minutes=1)
 _EARLIEST: Final = datetime.fromtimestamp(0, UTC)
@@ -262,8 +268,10 @@ def plan_check(
     ]
     questions: list[Question] = []
     times: list[timedelta] = []
-    for group in sorted(groups, key=lambda each: each.name):
-        entry = status.find(group.name)
+    recorded = {entry.group for entry in status.groups}
+    room = _ROOM - sum(_measure(entry, check) for entry in entries)
+    for group in sorted(groups, key=lambda each: (each.name not in recorded, each.name)):
+        entry, posed, waits = status.find(group.name), [], []
         with guard(group.name):
             own = [pair for pair in answers if pair[0].group == group.name]
             entry = _settle_all(check, own, group)
@@ -271,9 +279,18 @@ def plan_check(
                 entry = _record(_survey(group, _with_entry(check, entry)))
                 survey = _survey(group, _with_entry(check, entry))
                 due = [*_list_due(survey)] if entry.stateful_sets else []
-                questions += [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
-                times += [wait for _, wait in due if wait > timedelta(0)]
-        entries += [entry] if entry.stateful_sets else []
+                posed = [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
+                waits = [wait for _, wait in due if wait > timedelta(0)]
+        if not entry.stateful_sets:
+            continue
+        if (size := _measure(entry, check)) <= room:
+            room -= size
+            entries.append(entry)
+            questions += posed
+            times += waits
+        elif group.name in recorded:
+            # Without a record its updated pods would count for nothing.
+            entries.append(replace(entry, checks=()))
     return CheckPlan(
         status=replace(status, groups=tuple(sorted(entries, key=lambda entry: entry.group))),
         questions=tuple(questions),
@@ -357,6 +374,8 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         text = (
             f"is not begun: the status of RolloutHealthCheck {name} does not show its rollout yet"
         )
+        if not error and not survey.entry.stateful_sets and not _has_room(survey):
+            reason = "; it has no room for more groups until others have ended their rollouts"
         return HealthGate(state=GateState.UNKNOWN, text=f"{text}{reason}")
     if not survey.needs_look(member):
         room = survey.find_room(member) if survey.is_first(member) else None
@@ -487,6 +506,19 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
             for readiness in (*(member.readiness for member in members), *measure_departed(group))
         ),
     )
+
+
+def _measure(entry: GroupStatus, check: HealthCheck) -> int:
+    """Return how many bytes an entry of a status may come to have."""
+    names = msgspec.json.encode([one.name for one in check.checks])
+    sets = msgspec.json.encode(entry.stateful_sets)
+    return len(sets) + 2 * len(names) + _CHECK_ROOM * len(check.checks) + len(entry.group)
+
+
+def _has_room(survey: _Survey) -> bool:
+    """Return whether the status has room for a group that it does not have."""
+    taken = sum(_measure(entry, survey.check) for entry in survey.check.status.groups)
+    return taken + _measure(_record(survey), survey.check) <= _ROOM
 
 
 def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
@@ -689,7 +721,7 @@ def _settle(
     return replace(
         counts,
         result=result,
-        message=message,
+        message=clip(message, _LONGEST_MESSAGE + len(check.name)),
         current=_render_number(found.current),
         baseline=_render_number(found.baseline),
         evaluated_at=question.at,
@@ -727,5 +759,5 @@ def _render_short(answer: Answer | None) -> str:
 
 
 def _with_entry(check: HealthCheck, entry: GroupStatus) -> HealthCheck:
-    others = tuple(each for each in check.status.groups if each.group != entry.group)
-    return replace(check, status=replace(check.status, groups=(*others, entry)))
+    """Return a health check that has recorded this alone: each group is planned by its own."""
+    return replace(check, status=replace(check.status, groups=(entry,)))

@@ -179,6 +179,30 @@ class PlanStage(Steps):
         ]
         return "\n".join([*sets, *(msgspec.json.encode(one).decode() for one in entry.checks)])
 
+    async def do_crowd(self, many: str, checks: str) -> str:
+        """Record so many such groups, update zone a of each, and have so many checks fail with long
+        texts: show how many are recorded, and what is said of the last one."""
+        tree = self._get_check()
+        self._spec["checks"] = [{**tree, "name": f"errors-{at}"} for at in range(int(checks))]
+        own, names = self._load(), sorted(f"ingester-{number}" for number in range(int(many)))
+        assert isinstance(own, HealthCheck), "a valid one"
+        found = [replace(self._observe(), name=name) for name in names]
+        status = plan_check(own, found).status
+        await self.do_replace("a-0", "a-1")
+        self.now += timedelta(minutes=6)
+        later = [replace(self._observe(), name=name) for name in names]
+        plan = plan_check(replace(own, status=status), later)
+        bad = [(one, Answers(QueryError("<" * 1000))) for one in plan.questions]
+        status = plan_check(replace(own, status=plan.status), later, (), bad).status
+        self._status = status
+        check = self._load()
+        assert isinstance(check, HealthCheck), "a valid one"
+        outcome = "read back" if check.status == status else "lost"
+        said = next(
+            one.text for one in judge_group(later[-1], lambda _: check).values() if one.text
+        )
+        return f"{len(status.groups)} recorded and {outcome}; the last {said}"
+
     async def do_forge(self, *changes: str) -> None:
         """Write times of zone b and of its check as any client may: `seenAt=TIME nextAt=TIME`."""
         tree = msgspec.json.decode(msgspec.json.encode(self._status))
@@ -212,7 +236,8 @@ class PlanStage(Steps):
         plan = plan_check(check, [self._observe()], (), answers)
         self._status = plan.status
         found = self._load()
-        assert isinstance(found, HealthCheck) and found.status == plan.status, "read as written"
+        assert isinstance(found, HealthCheck), "a valid one"
+        assert found.status == plan.status, "read as it was written"
         if not plan.questions:
             return plan.again
         return self._act([(question, self._answer(question)) for question in plan.questions])
