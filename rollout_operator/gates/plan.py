@@ -71,6 +71,8 @@ _ROOM: Final = 1 << 20
 # What a check of a group takes at most, but for its name, which is there twice.
 _CHECK_ROOM: Final = 1500
 _LONGEST_MESSAGE: Final = 300
+# Each look is a write of the status: whoever may write a spec may not have a hundred a second.
+_SHORTEST: Final = timedelta(seconds=1)
 # By how much the clock of another replica may be ahead.
 _SKEW: Final = timedelta(minutes=1)
 _EARLIEST: Final = datetime.fromtimestamp(0, UTC)
@@ -726,7 +728,7 @@ def _settle(
         baseline=_render_number(found.baseline),
         evaluated_at=question.at,
         # An answer may have taken longer than the interval.
-        next_at=now + interval,
+        next_at=now + max(interval, _SHORTEST),
     )
 
 
