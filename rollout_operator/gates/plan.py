@@ -391,7 +391,11 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
     if verdict.state is None:
         return None
     if not verdict.state.holds:
-        return HealthGate(state=verdict.state, text=f"is begun: {verdict.text}")
+        return HealthGate(
+            state=verdict.state,
+            text=f"is begun: {verdict.text}",
+            stable_text=f"is begun: {verdict.stable_text}",
+        )
     outcome = "is not begun"
     if survey.is_first(member):
         outcome = f"stops after {count(len(member.updated), 'updated pod')}"
@@ -419,16 +423,18 @@ def _judge_check(
         return Verdict(GateState.WAITS, text, stable_text)
     if state.result is Result.PASS:
         return _judge_passed(check, state, now)
+    # Numbers, and texts of servers, are others at each look.
+    stable_text = f"{name}: {state.result}"
     done, most, action, noun = _count(check, state)
     if done < most:
         text = f"{state.message} ({done}/{most} {noun}s)"
-        return Verdict(GateState.FAILING, _with_next(text, state, now), state.message)
+        return Verdict(GateState.FAILING, _with_next(text, state, now), stable_text)
     text = f"{state.message} after {count(done, noun)}"
     match action:
         case Action.PAUSE:
-            return Verdict(GateState.FAILED, _with_next(text, state, now), state.message)
+            return Verdict(GateState.FAILED, _with_next(text, state, now), stable_text)
         case Action.WARN:
-            return Verdict(GateState.WARNED, text, state.message)
+            return Verdict(GateState.WARNED, text, stable_text)
         case Action.DISABLED:
             return Verdict(None)
 
