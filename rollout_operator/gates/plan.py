@@ -71,6 +71,8 @@ _ROOM: Final = 1 << 20
 # What a check of a group takes at most, but for its name, which is there twice.
 _CHECK_ROOM: Final = 1500
 _LONGEST_MESSAGE: Final = 300
+# With the names of all pods.
+_LONGEST_QUERY: Final = 512 << 10
 # Each look is a write of the status: whoever may write a spec may not have a hundred a second.
 _SHORTEST: Final = timedelta(seconds=1)
 # By how much the clock of another replica may be ahead.
@@ -90,7 +92,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     """Samples from before count for nothing."""
     current: str = ""
-    """Query or, like `baseline`, empty where a URL is asked."""
+    """Query or, like `baseline`, empty where a URL is asked, or where it would be too long."""
     baseline: str = ""
 
 
@@ -670,13 +672,16 @@ def _pose(survey: _Survey, check: Check) -> Question:
     outdated = [pod for member in survey.members for pod in member.outdated]
     return replace(
         question,
-        current=_fill(check.query, updated, check.current_range),
-        baseline=_fill(check.query, outdated, check.baseline_range),
+        current=fill_query(check.query, updated, check.current_range),
+        baseline=fill_query(check.query, outdated, check.baseline_range),
     )
 
 
-def _fill(query: str, pods: Sequence[Pod], span: timedelta) -> str:
+def fill_query(query: str, pods: Sequence[Pod], span: timedelta) -> str:
+    """Return a query for pods, empty where it would be too long: it may name all of them often."""
     matchers = _render_matchers(pods)
+    if query.count(TARGET_MATCHERS) * len(matchers) > _LONGEST_QUERY:
+        return ""
     return query.replace(TARGET_MATCHERS, matchers).replace(RANGE, format_prometheus_duration(span))
 
 

@@ -218,6 +218,15 @@ async def test_a_host_that_has_no_other_form_is_called_as_it_is_written() -> Non
     assert answer == QueryError("no address is known for its name")
 
 
+async def test_a_query_that_is_too_long_is_not_sent(server: FakeRegistry) -> None:
+    asker = Asker(Outbound(LIMIT), keep(None), ANY)
+
+    answer = await asker.ask(make_check(server.url), "", AT)
+
+    assert answer == QueryError("with the names of all pods it is longer than 512 KiB")
+    assert server.seen == []
+
+
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
     asker = Asker(Outbound(LIMIT), keep(None), ANY)
 
