@@ -418,6 +418,8 @@ def _read_check(tree: _Tree, path: str) -> Check:
     name = _require_text(tree, f"{path}name").strip()
     if len(name) > LONGEST_NAME:
         raise InvalidInput(f"invalid value: {path}name is longer than {LONGEST_NAME} characters")
+    if not name.isprintable():
+        raise InvalidInput(f"invalid value: {path}name contains a control character")
     http = tree.get("http")
     if http is not None and (tree.get("query") or tree.get("successQuery")):
         raise InvalidInput(f"invalid value: {path}http cannot be set beside a query")

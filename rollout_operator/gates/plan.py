@@ -535,6 +535,7 @@ def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
     """Return what is recorded of a group, without what no replica can have written by now.
 
     Any client may have: a look in times to come would count for ever, and none would come before.
+    Messages are shown to many.
     """
     latest, entry = group.now + _SKEW, check.status.find(group.name)
     waits = {
@@ -558,10 +559,15 @@ def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
             one
             for one in entry.checks
             if one.name in waits
+            and one.message == _clip_message(one.message, one.name)
             and is_ours(one.evaluated_at)
             and is_ours(one.next_at, waits[one.name])
         ),
     )
+
+
+def _clip_message(message: str, name: str) -> str:
+    return clip(message, _LONGEST_MESSAGE + len(name))
 
 
 def _is_updated(pod: Pod, record: SetStatus | None) -> bool:
@@ -734,7 +740,7 @@ def _settle(
     return replace(
         counts,
         result=result,
-        message=clip(message, _LONGEST_MESSAGE + len(check.name)),
+        message=_clip_message(message, check.name),
         current=_render_number(found.current),
         baseline=_render_number(found.baseline),
         evaluated_at=question.at,

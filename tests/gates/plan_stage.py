@@ -204,14 +204,16 @@ class PlanStage(Steps):
         return f"{len(status.groups)} recorded and {outcome}; the last {said}"
 
     async def do_forge(self, *changes: str) -> None:
-        """Write times of zone b and of its check as any client may: `seenAt=TIME nextAt=TIME`."""
+        """Write a status as any client may, of zone b or of the check: `seenAt=TIME`."""
         tree = msgspec.json.decode(msgspec.json.encode(self._status))
         [entry] = tree["groups"]
-        for name, time in (change.split("=", 1) for change in changes):
-            of_set = name in ("seenAt", "passedAt")
-            entry["statefulSets"][1] |= {name: time} if of_set else {}
-            for check in entry.get("checks", ()):
-                check |= {} if of_set else {name: time}
+        for name, value in (change.split("=", 1) for change in changes):
+            is_of_set, text = (
+                name in ("seenAt", "passedAt"),
+                value.encode().decode("unicode_escape"),
+            )
+            for each in entry["statefulSets"][1:2] if is_of_set else entry.get("checks", ()):
+                each[name] = text
         self._status = msgspec.convert(tree, Status)
 
     async def do_wait(self, seconds: float) -> None:
