@@ -174,15 +174,17 @@ class Outbound:
         self,
         limit: timedelta,
         choose_proxy: Callable[[str], str | None] = lambda url: None,
+        *,
+        at_most: int = AT_MOST,
     ) -> None:
-        """`limit` is the time of one request, its whole answer included.
+        """`limit` is the time of one request, its whole answer included; `at_most` go at a time.
 
         `choose_proxy` returns the URL of the proxy for a URL, None for a direct connection.
         """
         self._limit, self._choose_proxy = limit, choose_proxy
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
-        self._turns = asyncio.Semaphore(AT_MOST)
+        self._turns = asyncio.Semaphore(at_most)
         self._host_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def close(self) -> None:

@@ -31,6 +31,8 @@ from rollout_operator.outbound import BadAnswer, HttpAnswer, NoAnswer, Outbound,
 
 LIMIT: Final = timedelta(seconds=10)
 """Of a request, its answer included."""
+# Answers are small, and some servers that hang must leave turns for the others.
+AT_MOST: Final = 32
 # One sample has a hundred bytes, its labels a few kilobytes.
 _LONGEST: Final = 64 << 10
 _LONGEST_CA: Final = 256 << 10

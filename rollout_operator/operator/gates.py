@@ -97,13 +97,13 @@ class HealthGates(Feature):
         raise AssertionError("it waits until it is cancelled")
 
     def _open_outbound(self) -> "Outbound":
-        from rollout_operator.gates.prometheus import LIMIT
+        from rollout_operator.gates.prometheus import AT_MOST, LIMIT
         from rollout_operator.kube.connection import choose_proxy
         from rollout_operator.outbound import Outbound
 
         if (opened := self._context.process.clients.open_outbound) is not None:
             return opened(LIMIT)
-        return Outbound(LIMIT, lambda url: choose_proxy(url, os.environ))
+        return Outbound(LIMIT, lambda url: choose_proxy(url, os.environ), at_most=AT_MOST)
 
     def _open_asker(self) -> "Asks":
         from rollout_operator.gates.prometheus import AllowedUrls, Asker

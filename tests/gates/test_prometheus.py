@@ -5,6 +5,7 @@ import json
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from aiohttp import web
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from rollout_operator.gates.model import HealthCheck, Number, QueryError, decode_health_check
-from rollout_operator.gates.prometheus import LIMIT, AllowedUrls, Asker, FetchSecret
+from rollout_operator.gates.prometheus import AT_MOST, LIMIT, AllowedUrls, Asker, FetchSecret
 from rollout_operator.model.names import NotFound
 from rollout_operator.outbound import Outbound
 from tests.gates.trees import health_check_tree
@@ -225,6 +226,28 @@ async def test_a_query_that_is_too_long_is_not_sent(server: FakeRegistry) -> Non
 
     assert answer == QueryError("with the names of all pods it is longer than 512 KiB")
     assert server.seen == []
+
+
+async def test_servers_that_hang_leave_turns_for_the_others(server: FakeRegistry) -> None:
+    server.at["/ready"] = reply()
+    outbound = Outbound(LIMIT, at_most=AT_MOST)
+    asker = Asker(outbound, keep(None), ANY)
+    async with AsyncExitStack() as stack:
+        for _ in range(6):
+            other = await stack.enter_async_context(FakeRegistry(is_secure=False))
+            other.at["/ready"] = hang
+            for _ in range(2):
+                task = asyncio.create_task(
+                    asker.probe(make_check(server.url), f"{other.url}/ready")
+                )
+                stack.callback(task.cancel)
+        await asyncio.sleep(0)
+
+        async with asyncio.timeout(SHORT.total_seconds()):
+            answer = await asker.probe(make_check(server.url), f"{server.url}/ready")
+
+    await outbound.close()
+    assert answer == Number(200)
 
 
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
