@@ -7,14 +7,19 @@ query of a URL. Which servers may be called, and with which credentials, is left
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
+from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -33,6 +38,9 @@ _CONNECT_LIMIT: Final = timedelta(seconds=5)
 
 # Python encodes names of hosts itself, and refuses labels that DNS does.
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
+
+# A name server may be a stranger, too, and a look-up cannot be cancelled.
+_LOOK_UPS: Final = 4
 
 # Bodies are up to some megabytes each, and a container has 200.
 AT_MOST: Final = 4
@@ -81,9 +89,55 @@ class HttpAnswer:
     body: bytes = field(default=b"", repr=False)
 
 
-def _open_session() -> aiohttp.ClientSession:
+class _OwnAddressError(OSError):
+    """A name leads to the machine itself."""
+
+
+class _Resolver(AbstractResolver):
+    """Looks up names in its own threads: those of the loop are for names that are ours."""
+
+    def __init__(self, *, may_be_own: bool) -> None:
+        self._may_be_own = may_be_own
+        self._threads = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="names")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        look_up = partial(
+            socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
+        )
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        if not self._may_be_own and any(_is_own(f"{place[0]}") for *_, place in found):
+            raise _OwnAddressError
+        return [
+            ResolveResult(
+                hostname=host,
+                host=f"{place[0]}",
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, place in found
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_own(text: str) -> bool:
+    """Return whether an address is of the machine or its network: there are its credentials."""
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_link_local or address.is_unspecified
+
+
+def _open_session(resolver: AbstractResolver) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context()),
+        connector=aiohttp.TCPConnector(
+            limit=0, ssl=ssl.create_default_context(), resolver=resolver
+        ),
         headers={
             "User-Agent": f"rollout-operator/{__version__}",
             # What is compressed may be a thousand times as long, and would be another digest.
@@ -152,6 +206,8 @@ def _translate(error: Exception) -> NoAnswer:
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return NoAnswer("no connection through the proxy")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
+        if isinstance(error.os_error, _OwnAddressError):
+            return NoAnswer("its name leads to an address of the machine")
         return NoAnswer("no address is known for its name")
     if isinstance(error, aiohttp.ClientConnectorError):
         code = error.os_error.errno or 0
@@ -176,12 +232,16 @@ class Outbound:
         choose_proxy: Callable[[str], str | None] = lambda url: None,
         *,
         at_most: int = AT_MOST,
+        may_be_own: bool = True,
     ) -> None:
         """`limit` is the time of one request, its whole answer included; `at_most` go at a time.
+
+        Without `may_be_own` no name may lead to an address of the machine itself.
 
         `choose_proxy` returns the URL of the proxy for a URL, None for a direct connection.
         """
         self._limit, self._choose_proxy = limit, choose_proxy
+        self._resolver = _Resolver(may_be_own=may_be_own)
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
         self._turns = asyncio.Semaphore(at_most)
@@ -191,6 +251,7 @@ class Outbound:
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
+        await self._resolver.close()
 
     async def send(self, request: Request) -> HttpAnswer:
         """Return the answer, whatever its status. Raises NoAnswer and BadAnswer."""
@@ -212,7 +273,7 @@ class Outbound:
         if self._is_closed:
             raise NoAnswer("the operator is stopping")
         if self._session is None:
-            self._session = _open_session()
+            self._session = _open_session(self._resolver)
         try:
             async with asyncio.timeout(self._limit.total_seconds()) as limit:
                 return await _exchange(self._session, request)

@@ -103,7 +103,13 @@ class HealthGates(Feature):
 
         if (opened := self._context.process.clients.open_outbound) is not None:
             return opened(LIMIT)
-        return Outbound(LIMIT, lambda url: choose_proxy(url, os.environ), at_most=AT_MOST)
+        return Outbound(
+            LIMIT,
+            lambda url: choose_proxy(url, os.environ),
+            at_most=AT_MOST,
+            # A Service of a tenant may be a name for any place.
+            may_be_own=bool(self._context.settings.allowed_urls),
+        )
 
     def _open_asker(self) -> "Asks":
         from rollout_operator.gates.prometheus import AllowedUrls, Asker

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import socket
 import ssl
+import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -248,6 +250,61 @@ async def test_servers_that_hang_leave_turns_for_the_others(server: FakeRegistry
 
     await outbound.close()
     assert answer == Number(200)
+
+
+async def test_a_name_may_not_lead_to_the_machine_itself(server: FakeRegistry) -> None:
+    """SEC-10"""
+    outbound = Outbound(LIMIT, may_be_own=False)
+
+    answer = await Asker(outbound, keep(None), ANY).ask(make_check(server.url), QUERY, AT)
+    await outbound.close()
+
+    assert answer == QueryError("its name leads to an address of the machine")
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "169.254.169.254", "::1", "::", "::ffff:127.0.0.1", "fe80::1"]
+)
+async def test_no_address_of_the_machine_is_called(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-10"""
+    found = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args: [found])
+    outbound = Outbound(LIMIT, may_be_own=False)
+
+    answer = await Asker(outbound, keep(None), ANY).probe(make_check("http://a"), "http://a.dev/")
+    await outbound.close()
+
+    assert answer == QueryError("its name leads to an address of the machine")
+
+
+async def test_names_that_hang_hold_up_no_others(
+    server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, is_over, begun = socket.getaddrinfo, threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang_for_some(host: str, *args: Any, **more: Any) -> Any:
+        if host.startswith("slow"):
+            loop.call_soon_threadsafe(begun.set)
+            is_over.wait(30)
+        return look_up(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang_for_some)
+    outbound = Outbound(LIMIT, at_most=AT_MOST)
+    asker, check = Asker(outbound, keep(None), ANY), make_check(server.url)
+    urls = [f"http://slow-{number}.invalid/" for number in range(AT_MOST)]
+    tasks = [asyncio.create_task(asker.probe(check, url)) for url in urls]
+    await begun.wait()
+    try:
+        async with asyncio.timeout(SHORT.total_seconds()):
+            assert await loop.getaddrinfo("localhost", 80)
+    finally:
+        is_over.set()
+        await asyncio.gather(*tasks)
+        await outbound.close()
 
 
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
