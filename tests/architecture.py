@@ -1,6 +1,6 @@
 """The picture and the table in `docs/architecture.md`, from the package.
 
-`python -m tests.architecture` writes them anew; `tests/test_docs.py` compares.
+`python -m tests.architecture` writes them anew; `tests/test_layers.py` compares.
 """
 
 import ast

@@ -37,8 +37,7 @@ from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 from rollout_operator.telemetry.states import Health
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.middleware import ClusterRules
-from tests.architecture import DOCUMENT, render_architecture, replace_drawing
-from tests.code_rules import ROOT, load_lab, load_package
+from tests.code_rules import ROOT
 from tests.own_metrics import make_all_metrics
 from tests.pages import DOCS, chapter_of, rows_of
 from tests.rendered import MANIFESTS, list_fields
@@ -165,13 +164,6 @@ def test_commands_that_are_named_have_a_row_in_the_help() -> None:
     text = "\n".join(page.read_text() for page in pages if page.name != "CHANGELOG.md")
     named = re.findall(r"(?:`|^\$ |^ {3,})rollout-operator ([a-z][\w-]*)", text, re.MULTILINE)
     assert {*named} - {command.name for command in COMMANDS} == set()
-
-
-def test_the_picture_is_that_of_the_imports() -> None:
-    """Repair it by `python -m tests.architecture`."""
-    document = DOCUMENT.read_text()
-    drawing = render_architecture([*load_package(), *load_lab()])
-    assert replace_drawing(document, drawing) == document
 
 
 def test_budgets_are_explained_with_examples_that_would_be_stored() -> None:

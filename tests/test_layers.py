@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture import DOCUMENT, render_architecture, replace_drawing
 from tests.code_rules import Module, dotted, list_calls, list_imports, load_lab, load_package
 
 PURE = {"model", "planning"}
@@ -111,6 +112,13 @@ def test_both_packages_keep_the_rules() -> None:
     modules = [*load_package(), *load_lab()]
 
     assert [one for module in modules for rule in rules for one in rule(module)] == []
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    """Repair it by `python -m tests.architecture`."""
+    document = DOCUMENT.read_text()
+    drawing = render_architecture([*load_package(), *load_lab()])
+    assert replace_drawing(document, drawing) == document
 
 
 def test_the_core_is_pure() -> None:

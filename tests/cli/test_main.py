@@ -73,8 +73,8 @@ def run_python(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
     [
         ("stderr", "-zzzzzz", 2),
         ("stdout", "help", 141),
-        ("stdout", "doctor -help", 141),
-        ("stdout", "completion bash", 141),
+        ("stdout", "version -help", 141),
+        ("stdout", "version", 141),
     ],
 )
 def test_what_nothing_reads_ends_without_a_traceback(stream: str, words: str, code: int) -> None:
