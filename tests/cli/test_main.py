@@ -81,7 +81,10 @@ def test_what_nothing_reads_ends_without_a_traceback(stream: str, words: str, co
     """PROC-03: such as `rollout-operator help | head -1`."""
     reader, writer = os.pipe()
     os.close(reader)
-    ended = run_python("-m", "rollout_operator", *words.split(), **{stream: writer})
+    # Else nothing would be left to write at the end.
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}
+    command = ("-m", "rollout_operator", *words.split())
+    ended = run_python(*command, env=buffered, **{stream: writer})
     os.close(writer)
     assert (ended.returncode, ended.stderr or "") == (code, "")
 
