@@ -99,7 +99,7 @@ _EVENTS: Final = {
 }
 
 
-_Answered: TypeAlias = list[tuple[Question, Answers]]
+_Answered: TypeAlias = Sequence[tuple[Question, Answers]]
 
 
 class Asks(Protocol):
