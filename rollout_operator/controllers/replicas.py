@@ -126,7 +126,8 @@ class Removals:
         if self._is_ours(sts):
             return timedelta(0)
         now = self._clock.elapsed()
-        self._line.setdefault(sts.uid, now)
+        # One that comes late keeps its place.
+        self._line[sts.uid] = now
         for uid in list(islice(self._line, _MOST_UNDERWAY)):
             if now - self._line[uid] > _SHORTEST_WAIT:  # it no longer tries: its mark is gone
                 del self._line[uid]

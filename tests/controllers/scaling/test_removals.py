@@ -75,6 +75,15 @@ async def test_li09_a_long_line_takes_no_longer_than_its_share() -> None:
 
 
 @in_virtual_time
+async def test_a_mark_that_tries_again_late_has_its_turn() -> None:
+    removals, _ = make()
+    assert all(try_to_remove(removals, marked(number)) for number in range(AT_ONCE))
+    assert not try_to_remove(removals, marked(AT_ONCE))
+    await CLOCK.sleep(60 * SECOND)
+    assert try_to_remove(removals, marked(AT_ONCE))
+
+
+@in_virtual_time
 async def test_a_downscale_of_ours_that_was_answered_begins_anew() -> None:
     removals, _ = make()
     for _ in range(3):
