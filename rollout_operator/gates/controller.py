@@ -113,9 +113,10 @@ class Asks(Protocol):
 class GroupSource(msgspec.Struct, frozen=True, kw_only=True):
     """Groups that are rolled out in one way: by label, or by a policy."""
 
-    observe: Callable[[], Iterator[Group]]
-    wake: Callable[[], None]
-    """Has all of them planned anew."""
+    observe: Callable[[str], Iterator[Group]]
+    """Yields at least those of which a StatefulSet is bound to a health check."""
+    wake: Callable[[str], None]
+    """Has at least those planned anew."""
 
 
 class _Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +171,7 @@ class HealthCheckController(Feature):
         self._answers: dict[str, list[tuple[WatchedHead, _Answered]]] = defaultdict(list)
         """By health check, with what it was then; until they are recorded."""
         self._kind.on_change(self._on_check)
-        self._kind.on_news(self._wake_rollouts)
+        self._kind.on_news(self._wake_all_rollouts)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
 
@@ -216,10 +217,9 @@ class HealthCheckController(Feature):
         elif old is None or read_watched(old).head.generation != read_watched(new).head.generation:
             is_valid = isinstance(read_watched(new), HealthCheck)
             self._metrics.count_configuration("updated" if is_valid else "invalid")
-        for version in (old, new):
-            if version is not None:
-                self.controller.add(version.name)
-        self._wake_rollouts()
+        for name in {version.name for version in (old, new) if version is not None}:
+            self.controller.add(name)
+            self._wake_rollouts(name)
 
     def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         for version in (old, new):
@@ -247,13 +247,17 @@ class HealthCheckController(Feature):
         sets = self._context.sets.list_all()
         return {sts.name for sts in sets if isinstance(sts, StatefulSet) and find_name(sts) == name}
 
-    def _wake_rollouts(self) -> None:
+    def _wake_all_rollouts(self) -> None:
+        for name in {*_list_names(self._context.sets.list_all())}:
+            self._wake_rollouts(name)
+
+    def _wake_rollouts(self, name: str) -> None:
         for source in self._sources:
-            source.wake()
+            source.wake(name)
 
     def _observe(self, name: str) -> list[Group]:
         """Return the groups of which a StatefulSet is bound to a health check."""
-        groups = (group for source in self._sources for group in source.observe())
+        groups = (group for source in self._sources for group in source.observe(name))
         return [
             group for group in groups if any(find_name(zone.sts) == name for zone in group.zones)
         ]
@@ -312,7 +316,7 @@ class HealthCheckController(Feature):
             raise Refused.of(error.call, why, status=error.status) from error
         finally:
             # They show why it was not written, too.
-            self._wake_rollouts()
+            self._wake_rollouts(watched.name)
         check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
         return check, written

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
+from rollout_operator.aio.queue import AT_ONCE
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.kube.rate_limit import Priority
-from rollout_operator.model.names import HEALTH_CHECK, Uid
+from rollout_operator.model.names import HEALTH_CHECK, GroupName, Uid
 from rollout_operator.model.objects import AnySet, Group, HealthGate, StatefulSet
 from rollout_operator.planning.readiness import order_zones
 
@@ -125,21 +126,31 @@ class HealthGates(Feature):
     def _build(self) -> "HealthCheckController":
         # Imported here, with the HTTP client: most operators never need them.
         from rollout_operator.gates.controller import GroupSource, HealthCheckController
+        from rollout_operator.gates.plan import find_name
 
         context, asker = self._context, self.asker or self._open_asker()
         rollouts, observer = self._rollouts, context.make_observer(context.following)
 
-        def observe() -> Iterator[Group]:
+        def list_bound(check: str) -> set[GroupName]:
             sets = [sts for sts in context.sets.list_all() if isinstance(sts, StatefulSet)]
-            bound = (sts.group for sts in sets if sts.annotations.get(HEALTH_CHECK))
-            for name in {*bound}:
-                if name is not None:
-                    group = observer.observe(name)
-                    yield replace(group, zones=order_zones(group.zones))
+            return {sts.group for sts in sets if sts.group is not None and find_name(sts) == check}
 
-        sources = [GroupSource(observe=observe, wake=rollouts.waker.wake_all)]
+        def observe(check: str) -> Iterator[Group]:
+            for group in map(observer.observe, list_bound(check)):
+                yield replace(group, zones=order_zones(group.zones))
+
+        def wake(check: str) -> None:
+            for group in list_bound(check):
+                rollouts.waker.add(group, AT_ONCE)
+
+        sources = [GroupSource(observe=observe, wake=wake)]
         if (policies := self._policies) is not None:
-            sources.append(GroupSource(observe=policies.observe, wake=policies.wake_all))
+            sources.append(
+                GroupSource(
+                    observe=lambda check: policies.observe(),
+                    wake=lambda check: policies.wake_all(),
+                )
+            )
         found = HealthCheckController(context, asker, sources)
         if policies is not None:
             policies.on_order(found.wake_all)

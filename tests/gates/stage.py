@@ -29,6 +29,7 @@ class GateStage(operator.OperatorStage):
         super().__init__(lines, has_webhooks=False)
         self.prometheus = ScriptedPrometheus()
         self.prometheus.ratios["v2"] = 0.2
+        self.reconciled = 0
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -177,6 +178,14 @@ class GateStage(operator.OperatorStage):
             if "_health_check_" in sample.name and sample.value
             if "duration" not in sample.name and not sample.name.endswith("_created")
         )
+
+    async def do_reconciled(self, group: str) -> str:
+        """Show how often a group has been reconciled since the last time."""
+        registry = self._process().telemetry.metrics.registry
+        name = "rollout_operator_group_reconciles_total"
+        found = int(registry.get_sample_value(name, {"rollout_group": group}) or 0)
+        before, self.reconciled = self.reconciled, found
+        return f"{found - before} times"
 
     def _fetch(self) -> Any:
         return self.sandbox.api.get(ROLLOUT_HEALTH_CHECKS, self.sandbox.namespace, NAME)

@@ -91,7 +91,8 @@ class Evaluation:
         self.context = Fed(self.client, VirtualClock())
         observer = self.context.make_observer(self.context.following)
         source = GroupSource(
-            observe=lambda: iter([observer.observe(GroupName("ingester"))]), wake=lambda: None
+            observe=lambda check: iter([observer.observe(GroupName("ingester"))]),
+            wake=lambda check: None,
         )
         self.controller = HealthCheckController(self.context, FailingChecks(), [source])
         self.context.sync(self.client)
