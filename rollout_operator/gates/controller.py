@@ -85,7 +85,8 @@ from rollout_operator.telemetry.logs import log
 _WORKERS: Final = 16
 # Each mostly waits for a server that somebody else runs.
 _ASKERS: Final = 64
-# What is answered within this time is recorded at once.
+# What pods do, and what is answered, within this time is regarded together: hundreds of groups may
+# have one health check.
 _TOGETHER: Final = timedelta(seconds=1)
 # Bound StatefulSets are looked at this often when nothing happens.
 _RESYNC: Final = timedelta(seconds=60)
@@ -222,20 +223,28 @@ class HealthCheckController(Feature):
             self._wake_rollouts(name)
 
     def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
+        # What is not recorded yet of a rollout holds it.
+        span = _TOGETHER if _pick_news(old) == _pick_news(new) else AT_ONCE
         for version in (old, new):
             if version is not None:
-                self._wake_bound(version)
+                self._wake_bound(version, span)
 
     def _on_pod(self, old: AnyPod | None, new: AnyPod | None) -> None:
         for owner in {version.owner_uid for version in (old, new) if version is not None}:
             sts = None if owner is None else self._context.sets.get_by_uid(owner)
             if sts is not None:
-                self._wake_bound(sts)
+                self._wake_bound(sts, _TOGETHER)
 
-    def _wake_bound(self, sts: AnySet) -> None:
-        """Wake the health checks of a StatefulSet and of its group."""
+    def _wake_bound(self, sts: AnySet, span: timedelta) -> None:
+        """Wake the health checks of a StatefulSet and of its group within a span."""
         members = () if sts.group is None else self._context.sets.list_group(sts.group)
         for name in {*_list_names(members), *_list_names([sts])}:
+            self._wake(name, span)
+
+    def _wake(self, name: str, span: timedelta) -> None:
+        if span:
+            self.controller.add_within(name, span)
+        else:
             self.controller.add(name)
 
     def wake_all(self) -> None:
@@ -299,9 +308,8 @@ class HealthCheckController(Feature):
         self._answers[name].append((due.check.head, found))
         if self._due[key] is due:
             del self._due[key]
-        # A write for each of hundreds of answers would have all rollouts planned as often.
         is_last = all(other != name for other, _ in self._due)
-        self.controller.add_within(name, AT_ONCE if is_last else _TOGETHER)
+        self._wake(name, AT_ONCE if is_last else _TOGETHER)
         return Result()
 
     async def _write(
@@ -468,6 +476,13 @@ class _Reports:
                 severity=Severity.WARN,
             )
         )
+
+
+def _pick_news(sts: AnySet | None) -> object:
+    """Return what of a StatefulSet begins or ends a rollout, or decides who goes on."""
+    if not isinstance(sts, StatefulSet):
+        return sts
+    return sts.uid, sts.update_revision, sts.labels, sts.annotations
 
 
 def _list_names(sets: Iterable[AnySet]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 from rollout_lab.model.fields import child
+from rollout_lab.model.history import Called
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_lab.world import Sandbox
 
@@ -178,6 +179,11 @@ class GateStage(operator.OperatorStage):
             if "_health_check_" in sample.name and sample.value
             if "duration" not in sample.name and not sample.name.endswith("_created")
         )
+
+    async def do_written(self) -> str:
+        """Show how often the status was written since the last time."""
+        calls = [(one.request.resource, one.request.verb) for one in self.take(Called, "statuses")]
+        return f"{calls.count((ROLLOUT_HEALTH_CHECKS, 'patch'))} times"
 
     async def do_reconciled(self, group: str) -> str:
         """Show how often a group has been reconciled since the last time."""
