@@ -9,6 +9,7 @@ What an answer means is decided in `plan`. NaN counts as no data: `scalar()` of 
 so is a ratio without traffic.
 """
 
+import asyncio
 import re
 import ssl
 from base64 import b64encode
@@ -17,6 +18,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from math import isnan
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from yarl import URL
@@ -35,6 +37,8 @@ LIMIT: Final = timedelta(seconds=10)
 AT_MOST: Final = 32
 # One sample has a hundred bytes, its labels a few kilobytes.
 _LONGEST: Final = 64 << 10
+# Each look has three questions, and hundreds of groups may look at once.
+_KEPT: Final = timedelta(seconds=10)
 _LONGEST_CA: Final = 256 << 10
 # Of what a server says of its error, for people.
 _LONGEST_ERROR: Final = 200
@@ -122,6 +126,9 @@ class Asker:
 
     def __init__(self, outbound: Outbound, fetch_secret: FetchSecret, allowed: AllowedUrls) -> None:
         self._outbound, self._fetch_secret, self._allowed = outbound, fetch_secret, allowed
+        self._reading: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._secrets: dict[tuple[str, str], tuple[float, Mapping[str, bytes]]] = {}
+        """By namespace and name, with when each is read again."""
 
     async def ask(self, check: HealthCheck, query: str, at: datetime) -> Answer:
         """Return the result of an instant query at a time."""
@@ -160,7 +167,7 @@ class Asker:
             return {}
         where = f"Secret {check.secret}"
         try:
-            data = decode_secret(await self._fetch_secret(check.head.namespace, check.secret))
+            data = await self._fetch_data(check.head.namespace, check.secret)
         except ApiError as error:
             raise InvalidInput(f"{where}: {error}") from error
         found: dict[str, str] = {}
@@ -173,6 +180,16 @@ class Asker:
         if found["token"] and found["username"]:
             raise InvalidInput(f"{where}: it has a token and a username; one must go")
         return found
+
+    async def _fetch_data(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        """Return the data of a Secret, which is read once for all questions of some seconds."""
+        key, time = (namespace, name), asyncio.get_running_loop().time
+        async with self._reading.setdefault(key, asyncio.Lock()):
+            self._secrets = {one: kept for one, kept in self._secrets.items() if time() < kept[0]}
+            if key not in self._secrets:
+                data = decode_secret(await self._fetch_secret(namespace, name))
+                self._secrets[key] = time() + _KEPT.total_seconds(), data
+            return self._secrets[key][1]
 
 
 def _authorize(secret: Mapping[str, str]) -> Mapping[str, str]:

@@ -307,6 +307,28 @@ async def test_names_that_hang_hold_up_no_others(
         await outbound.close()
 
 
+async def test_a_secret_is_read_once_for_all_questions_of_some_seconds(
+    server: FakeRegistry,
+) -> None:
+    server.at["/api/v1/query"] = vector("1")
+    fetch, reads = keep({"token": "abc"}), 0
+
+    async def count(namespace: str, name: str) -> bytes:
+        nonlocal reads
+        reads += 1
+        return await fetch(namespace, name)
+
+    outbound = Outbound(LIMIT)
+    asker, check = Asker(outbound, count, ANY), make_check(server.url, "read")
+
+    await asyncio.gather(*(asker.ask(check, QUERY, AT) for _ in range(6)))
+    assert reads == 1
+    await asyncio.sleep(10)
+    assert await asker.ask(check, QUERY, AT) == Number(1)
+    assert reads == 2
+    await outbound.close()
+
+
 async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
     asker = Asker(Outbound(LIMIT), keep(None), ANY)
 
