@@ -73,6 +73,8 @@ _CHECK_ROOM: Final = 1500
 _LONGEST_MESSAGE: Final = 300
 # With the names of all pods.
 _LONGEST_QUERY: Final = 512 << 10
+# Of all questions: those beyond it come after some answers.
+_MOST_FILLED: Final = 16 << 20
 # Each look is a write of the status: whoever may write a spec may not have a hundred a second.
 _SHORTEST: Final = timedelta(seconds=1)
 # By how much the clock of another replica may be ahead.
@@ -272,29 +274,31 @@ def plan_check(
     ]
     questions: list[Question] = []
     times: list[timedelta] = []
-    recorded = {entry.group for entry in status.groups}
+    recorded = {entry.group: entry for entry in status.groups}
     room = _ROOM - sum(_measure(entry, check) for entry in entries)
+    filled = 0
     for group in sorted(groups, key=lambda each: (each.name not in recorded, each.name)):
-        entry, posed, waits = status.find(group.name), [], []
+        entry = recorded.get(group.name, GroupStatus(group=group.name))
         with guard(group.name):
             own = [pair for pair in answers if pair[0].group == group.name]
-            entry = _settle_all(check, own, group)
-            if find_group_blocker(group) is None and group.zones:
+            entry = _settle_all(_with_entry(check, entry), own, group)
+            is_known = find_group_blocker(group) is None and bool(group.zones)
+            if is_known:
                 entry = _record(_survey(group, _with_entry(check, entry)))
+            if (size := _measure(entry, check)) > room:
+                # Without a record its updated pods would count for nothing.
+                sets = entry.stateful_sets if group.name in recorded else ()
+                entry = GroupStatus(group=group.name, stateful_sets=sets)
+            elif entry.stateful_sets:
+                room -= size
                 survey = _survey(group, _with_entry(check, entry))
-                due = [*_list_due(survey)] if entry.stateful_sets else []
-                posed = [_pose(survey, each) for each, wait in due if wait <= timedelta(0)]
-                waits = [wait for _, wait in due if wait > timedelta(0)]
-        if not entry.stateful_sets:
-            continue
-        if (size := _measure(entry, check)) <= room:
-            room -= size
-            entries.append(entry)
-            questions += posed
-            times += waits
-        elif group.name in recorded:
-            # Without a record its updated pods would count for nothing.
-            entries.append(replace(entry, checks=()))
+                for each, wait in _list_due(survey) if is_known else ():
+                    if wait > timedelta(0):
+                        times.append(wait)
+                    elif filled <= _MOST_FILLED:
+                        questions.append(_pose(survey, each))
+                        filled += len(questions[-1].current) + len(questions[-1].baseline)
+        entries += [entry] if entry.stateful_sets else []
     return CheckPlan(
         status=replace(status, groups=tuple(sorted(entries, key=lambda entry: entry.group))),
         questions=tuple(questions),
