@@ -213,13 +213,20 @@ class HealthCheckController(Feature):
         return None if newest is None else read_watched(newest)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        is_status = False
         if new is None:
             self._metrics.count_configuration("deleted")
         elif old is None or read_watched(old).head.generation != read_watched(new).head.generation:
             is_valid = isinstance(read_watched(new), HealthCheck)
             self._metrics.count_configuration("updated" if is_valid else "invalid")
+        else:
+            is_status = True
         for name in {version.name for version in (old, new) if version is not None}:
-            self.controller.add(name)
+            if is_status:
+                # Any client may write one, as often as it likes.
+                self.controller.add_within(name, _TOGETHER)
+            else:
+                self.controller.add(name)
             self._wake_rollouts(name)
 
     def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:

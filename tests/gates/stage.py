@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -90,6 +91,19 @@ class GateStage(operator.OperatorStage):
     async def do_uncheck(self) -> None:
         """Delete the health check."""
         await self._send(ApiRequest(verb="delete", resource=ROLLOUT_HEALTH_CHECKS, name=NAME))
+
+    async def do_overwrite(self, seconds: str) -> None:
+        """Write the status ten times a second, with looks in times to come."""
+        for number in range(10 * int(seconds)):
+            tree: Any = deepcopy(child(self._fetch() or {}, "status"))
+            for group in tree.get("groups", ()):
+                for check in group.get("checks", ()):
+                    check |= {"evaluatedAt": "2999-01-01T00:00:00Z", "failures": number}
+            call = ApiRequest(verb="patch", resource=ROLLOUT_HEALTH_CHECKS, body={"status": tree})
+            await self._send(
+                replace(call, name=NAME, subresource="status", content_type=MERGE_PATCH)
+            )
+            await self.do_wait(0.1)
 
     async def do_bind(self, letter: str, name: str = "") -> None:
         await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, name or None)
