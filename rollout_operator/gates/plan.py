@@ -44,7 +44,7 @@ from rollout_operator.gates.model import (
     format_number,
 )
 from rollout_operator.model.decode.wire import clip
-from rollout_operator.model.names import HEALTH_CHECK, Uid
+from rollout_operator.model.names import HEALTH_CHECK, LONGEST_NAME, Uid
 from rollout_operator.model.objects import GateState, Group, HealthGate, Pod, StatefulSet
 from rollout_operator.model.units import format_next_second, format_prometheus_duration
 from rollout_operator.planning.readiness import (
@@ -361,7 +361,7 @@ def _drop_old_counts(check: HealthCheck) -> HealthCheck:
 def _judge_broken(
     sts: StatefulSet, name: str, found: HealthCheck | FlawedHealthCheck | None, absence: str
 ) -> HealthGate:
-    state = GateState.IGNORED
+    state, name = GateState.IGNORED, clip(name, LONGEST_NAME)
     if found is not None and found.on_misconfigured is OnMisconfigured.PAUSE:
         state = GateState.BROKEN
     problem = f'RolloutHealthCheck "{name}" was not found{f": {absence}" if absence else ""}'

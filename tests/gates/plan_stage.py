@@ -92,7 +92,7 @@ class PlanStage(Steps):
 
     async def do_annotate(self, zones: str, value: str = "") -> None:
         """Bind zones to another health check, or to none."""
-        self._change(zones, {HEALTH_CHECK: value})
+        self._change(zones, {HEALTH_CHECK: value.encode().decode("unicode_escape")})
 
     async def do_bypass(self, zone: str, minutes: str) -> None:
         """Waive the check of a zone until so many minutes from the start, or until a text."""
