@@ -231,7 +231,8 @@ def judge_group(
             if not is_free:
                 gates[sts.uid] = _judge_broken(sts, name, found, absence)
             continue
-        survey = surveys.setdefault(name, _survey(group, _drop_old_counts(found)))
+        survey = surveys.get(name) or _survey(group, _renew_status(found, [group]))
+        surveys[name] = survey
         member = next(each for each in survey.members if each.sts.uid == sts.uid)
         gate = None if is_free else _judge_member(survey, member, get_error(name))
         if member.has_begun:
@@ -264,7 +265,7 @@ def plan_check(
     policies are not after a restart, what is recorded stays. `answers` came since then. `guard` is
     entered for each group, by name: of one whose error it keeps, what is recorded stays as well.
     """
-    check = _drop_old_counts(check)
+    check = _renew_status(check, groups)
     status = check.status
     known = {group.name for group in groups}
     entries = [
@@ -347,13 +348,31 @@ def judge_checks(check: HealthCheck, entry: GroupStatus, since: datetime, now: d
     )
 
 
-def _drop_old_counts(check: HealthCheck) -> HealthCheck:
-    """Return a health check without what was counted of another spec: it says nothing of this."""
-    if check.status.observed_generation == check.head.generation:
-        return check
+def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
+    """Return a health check whose status is about its spec, and about groups as they are now.
+
+    What was counted of another spec says nothing of this one. What is recorded of a StatefulSet
+    goes with it to another group: else its updated pods would count for nothing there.
+    """
+    is_old = check.status.observed_generation != check.head.generation
+    before = {entry.group: entry for entry in check.status.groups}
+    records = {one.name: one for entry in before.values() for one in entry.stateful_sets}
+    members: dict[str, set[str]] = {
+        group.name: {zone.sts.name for zone in group.zones} for group in groups
+    }
+    placed = {name for names in members.values() for name in names}
+    entries: list[GroupStatus] = []
+    for group in dict.fromkeys((*before, *members)):
+        entry, own = before.get(group, GroupStatus(group=group)), members.get(group, set())
+        kept = [one for one in entry.stateful_sets if one.name in own or one.name not in placed]
+        come = sorted((own & records.keys()) - {one.name for one in kept})
+        if is_old or come or len(kept) < len(entry.stateful_sets):
+            sets = (*kept, *(records[name] for name in come))
+            entry = replace(entry, stateful_sets=sets, checks=() if is_old else entry.checks)
+        entries.append(entry)
     status = Status(
         observed_generation=check.head.generation,
-        groups=tuple(replace(entry, checks=()) for entry in check.status.groups),
+        groups=tuple(entry for entry in entries if entry.stateful_sets),
     )
     return replace(check, status=status)
 

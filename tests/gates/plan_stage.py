@@ -186,11 +186,11 @@ class PlanStage(Steps):
         self._spec["checks"] = [{**tree, "name": f"errors-{at}"} for at in range(int(checks))]
         own, names = self._load(), sorted(f"ingester-{number}" for number in range(int(many)))
         assert isinstance(own, HealthCheck), "a valid one"
-        found = [replace(self._observe(), name=name) for name in names]
+        found = [_rename(self._observe(), name) for name in names]
         status = plan_check(own, found).status
         await self.do_replace("a-0", "a-1")
         self.now += timedelta(minutes=6)
-        later = [replace(self._observe(), name=name) for name in names]
+        later = [_rename(self._observe(), name) for name in names]
         while (plan := plan_check(replace(own, status=status), later)).questions:
             bad = [(one, Answers(QueryError("<" * 1000))) for one in plan.questions]
             status = plan_check(replace(own, status=plan.status), later, (), bad).status
@@ -333,6 +333,16 @@ class PlanStage(Steps):
 
     def _show(self, at: datetime) -> str:
         return f"{(at - self._start).total_seconds():g}"
+
+
+def _rename(seen: Group, name: str) -> Group:
+    """Return a group of another name, whose StatefulSets have other names, too."""
+    zones: list[Zone] = []
+    for zone in seen.zones:
+        own = f"{zone.sts.name}-{name}"
+        pods = [replace(one, name=f"{own}{one.name[len(zone.sts.name) :]}") for one in zone.pods]
+        zones.append(replace(zone, sts=replace(zone.sts, name=own), pods=tuple(pods)))
+    return replace(seen, name=name, zones=tuple(zones))
 
 
 def _forget(status: Status) -> Status:

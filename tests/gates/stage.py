@@ -17,7 +17,7 @@ from rollout_lab.world import Sandbox
 
 from rollout_operator.gates import plan
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ROLLOUT_HEALTH_CHECKS
-from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS
+from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS, PAUSED
 from rollout_operator.model.objects import Group
 from rollout_operator.planning.readiness import GroupBlocker, find_group_blocker
 from tests.gates.prometheus import NAME, ScriptedPrometheus, render_check
@@ -107,6 +107,10 @@ class GateStage(operator.OperatorStage):
 
     async def do_bind(self, letter: str, name: str = "") -> None:
         await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, name or None)
+
+    async def do_pause(self, letters: str, value: str = "true") -> None:
+        for letter in letters:
+            await self.people.annotate(f"zone-{letter}", PAUSED, value)
 
     async def do_bypass(self, letter: str, minutes: str) -> None:
         """Waive the check of a zone for so many minutes from now."""
