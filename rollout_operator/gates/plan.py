@@ -176,7 +176,19 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         return max(list_available(readinesses, self.now), default=self.now) + _WHOLE_SECOND
 
     def is_first(self, member: _Member) -> bool:
-        return not any(other.updated for other in self.members if other is not member)
+        has_other = any(other.updated for other in self.members if other is not member)
+        return not has_other and not self.list_gone(member)
+
+    def list_gone(self, member: _Member) -> Sequence[str]:
+        """Return the StatefulSets that were begun in its rollout, and are not in the group now."""
+        names = {each.sts.name for each in self.members}
+        gone = (one for one in self.entry.stateful_sets if one.name not in names)
+        return [
+            one.name
+            for one in gone
+            if member.record is not None
+            if one.passed_at is not None and one.passed_at >= member.record.seen_at
+        ]
 
     def needs_look(self, member: _Member) -> bool:
         """Return whether checks decide on a StatefulSet with outdated pods."""
@@ -411,6 +423,10 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         most = survey.check.first_zone_pods or 0
         text = f"goes on once the first {count(most, 'pod')} {verb(most, 'is', 'are')} updated"
         return HealthGate(state=GateState.WAITS, text=text, room=room)
+    if not any(each.updated for each in survey.members):
+        [gone, *_] = survey.list_gone(member)
+        text = f"is not begun: {gone}, which was begun before it, is not in the group any more"
+        return HealthGate(state=GateState.FAILED, text=text)
     since = survey.since
     verdict = judge_checks(survey.check, survey.entry, since, survey.now)
     if verdict.state is None:
@@ -676,6 +692,8 @@ def _list_due(survey: _Survey) -> Iterator[tuple[Check, timedelta]]:
     """Yield the checks that decide on the next zone, and in what time each is due."""
     if not survey.is_whole or not any(map(survey.is_target, survey.members)):
         return
+    if not any(member.updated for member in survey.members):
+        return  # those that could be asked about are gone
     states = {one.name: one for one in survey.entry.checks}
     for check in survey.check.checks:
         state = states.get(check.name)
