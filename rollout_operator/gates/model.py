@@ -175,6 +175,9 @@ class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     group: str
     stateful_sets: tuple[SetStatus, ...] = ()
+    """None where nothing is rolled out."""
+    late: bool = False
+    """Its rollout had begun before: all pods at an update revision count as updated."""
     checks: Annotated[tuple[CheckStatus, ...], Meta(max_length=MOST_CHECKS)] = ()
 
 

@@ -280,10 +280,12 @@ def plan_check(
     check = _renew_status(check, groups)
     status = check.status
     known = {group.name for group in groups}
+    pending = {*bound} - {zone.sts.name for group in groups for zone in group.zones}
     entries = [
         entry
         for entry in status.groups
-        if entry.group not in known and any(one.name in bound for one in entry.stateful_sets)
+        if entry.group not in known and pending
+        if not entry.stateful_sets or any(one.name in pending for one in entry.stateful_sets)
     ]
     questions: list[Question] = []
     times: list[timedelta] = []
@@ -296,13 +298,16 @@ def plan_check(
             own = [pair for pair in answers if pair[0].group == group.name]
             entry = _settle_all(_with_entry(check, entry), own, group)
             is_known = find_group_blocker(group) is None and bool(group.zones)
+            is_bound = group.name in recorded
             if is_known:
-                entry = _record(_survey(group, _with_entry(check, entry)))
+                survey = _survey(group, _with_entry(check, entry))
+                is_bound = any(map(survey.is_bound, survey.members))
+                entry = _record(survey, is_new=group.name not in recorded)
             if (size := _measure(entry, check)) > room:
                 # Without a record its updated pods would count for nothing.
-                sets = entry.stateful_sets if group.name in recorded else ()
-                entry = GroupStatus(group=group.name, stateful_sets=sets)
-            elif entry.stateful_sets:
+                is_bound &= group.name in recorded
+                entry = replace(entry, checks=())
+            elif is_bound:
                 room -= size
                 survey = _survey(group, _with_entry(check, entry))
                 for each, wait in _list_due(survey) if is_known else ():
@@ -311,7 +316,7 @@ def plan_check(
                     elif filled <= _MOST_FILLED:
                         questions.append(_pose(survey, each))
                         filled += len(questions[-1].current) + len(questions[-1].baseline)
-        entries += [entry] if entry.stateful_sets else []
+        entries += [entry] if is_bound else []
     return CheckPlan(
         status=replace(status, groups=tuple(sorted(entries, key=lambda entry: entry.group))),
         questions=tuple(questions),
@@ -384,7 +389,8 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         entries.append(entry)
     status = Status(
         observed_generation=check.head.generation,
-        groups=tuple(entry for entry in entries if entry.stateful_sets),
+        # One that all have left is none at rest.
+        groups=tuple(one for one in entries if one.stateful_sets or before.get(one.group) == one),
     )
     return replace(check, status=status)
 
@@ -540,7 +546,7 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
                     for pod in pods
                     if pod.revision != sts.update_revision and not pod.is_terminating
                 ),
-                updated=tuple(pod for pod in pods if _is_updated(pod, record)),
+                updated=tuple(pod for pod in pods if _is_updated(pod, record, is_late=entry.late)),
                 record=record,
                 stable_revision=stable,
             )
@@ -560,14 +566,14 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
 def _measure(entry: GroupStatus, check: HealthCheck) -> int:
     """Return how many bytes an entry of a status may come to have."""
     names = msgspec.json.encode([one.name for one in check.checks])
-    sets = msgspec.json.encode(entry.stateful_sets)
-    return len(sets) + 2 * len(names) + _CHECK_ROOM * len(check.checks) + len(entry.group)
+    size = len(msgspec.json.encode(replace(entry, checks=())))
+    return size + (2 * len(names) + _CHECK_ROOM * len(check.checks)) * bool(entry.stateful_sets)
 
 
 def _has_room(survey: _Survey) -> bool:
     """Return whether the status has room for a group that it does not have."""
     taken = sum(_measure(entry, survey.check) for entry in survey.check.status.groups)
-    return taken + _measure(_record(survey), survey.check) <= _ROOM
+    return taken + _measure(_record(survey, is_new=True), survey.check) <= _ROOM
 
 
 def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
@@ -609,33 +615,36 @@ def _clip_message(message: str, name: str) -> str:
     return clip(message, _LONGEST_MESSAGE + len(name))
 
 
-def _is_updated(pod: Pod, record: SetStatus | None) -> bool:
+def _is_updated(pod: Pod, record: SetStatus | None, *, is_late: bool) -> bool:
     if record is None or pod.revision != record.update_revision:
         return False
-    return pod.created is None or pod.created >= record.seen_at
+    return is_late or pod.created is None or pod.created >= record.seen_at
 
 
-def _record(survey: _Survey) -> GroupStatus:
+def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     """Return the entry of a group with what its StatefulSets are at now.
 
-    It has no StatefulSets where nothing is outdated: then a rollout has ended.
+    It has no StatefulSets where nothing is outdated: then a rollout has ended. One that `is_new` in
+    mid-rollout may have been lost, and nobody knows which zones were updated since it began.
     """
     group, check = survey.group, survey.check
-    is_bound = any(map(survey.is_bound, survey.members))
     names = {member.sts.name for member in survey.members}
     # One that is deleted and created anew, to change what cannot be changed, is in no group for a
     # moment.
     has_all = names.issuperset(record.name for record in survey.entry.stateful_sets)
     is_over = has_all and not any(member.outdated for member in survey.members)
-    if not is_bound or is_over:
+    if is_over:
         return GroupStatus(group=group.name)
+    # What goes back is known to have been at rest before.
+    is_late = is_new or (survey.entry.late and not any(each.is_back for each in survey.members))
     before = {record.name: record for record in survey.entry.stateful_sets}
     records = [
-        _record_set(survey, member, before.get(member.sts.name)) for member in survey.members
+        _record_set(survey, member, before.get(member.sts.name), is_late=is_late)
+        for member in survey.members
     ]
     gone = [record for record in before.values() if record.name not in names]
     kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
-    entry = replace(survey.entry, stateful_sets=tuple(kept))
+    entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late)
     survey = _survey(group, _with_entry(check, entry))
     # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
     going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]
@@ -653,12 +662,14 @@ def _record(survey: _Survey) -> GroupStatus:
     )
 
 
-def _record_set(survey: _Survey, member: _Member, before: SetStatus | None) -> SetStatus | None:
+def _record_set(
+    survey: _Survey, member: _Member, before: SetStatus | None, *, is_late: bool
+) -> SetStatus | None:
     sts = member.sts
-    if not member.outdated or member.record is not None:
+    if member.record is not None or not (member.outdated or is_late):
         return before
     ran = {pod.revision for pod in member.outdated}
-    stable = ran.pop() if len(ran) == 1 else sts.current_revision
+    stable = ran.pop() if len(ran) == 1 else sts.current_revision if ran else ""
     return SetStatus(
         name=sts.name,
         update_revision=sts.update_revision,

@@ -47,6 +47,7 @@ class PlanStage(Steps):
         self._why_not_written = ""
         for letter in "abc":
             self._add_set(letter, 2)
+        self._act()
 
     async def do_check(self, *changes: str) -> None:
         """Change the first check: `interval=1m`, `range=`, `baseline=`, `http=URL`, `disabled=`,
@@ -202,6 +203,10 @@ class PlanStage(Steps):
             one.text for one in judge_group(later[-1], lambda _: check).values() if one.text
         )
         return f"{len(status.groups)} recorded and {outcome}; the last {said}"
+
+    async def do_wipe(self) -> None:
+        """Have somebody empty the status, or create the health check anew."""
+        self._status = Status()
 
     async def do_forge(self, *changes: str) -> None:
         """Write a status as any client may, of zone b or of the check: `seenAt=TIME`."""

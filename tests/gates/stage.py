@@ -156,7 +156,7 @@ class GateStage(operator.OperatorStage):
             f"{group['group']}: "
             + " ".join(
                 f"{one['name'].removeprefix('zone-')}{' passed' if 'passedAt' in one else ''}"
-                for one in group["statefulSets"]
+                for one in group.get("statefulSets", ())
             )
             + "".join(
                 f", {one['name']} {one.get('result')}"

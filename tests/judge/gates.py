@@ -119,7 +119,7 @@ def _find_records(check: Json, owner: Set) -> dict[str, Json]:
     groups: Any = child(check, "status").get("groups", ())
     for group in groups:
         if group["group"] == owner.group:
-            return {one["name"]: one for one in group["statefulSets"]}
+            return {one["name"]: one for one in group.get("statefulSets", ())}
     return {}
 
 
