@@ -552,7 +552,9 @@ def _record_batch(case: _Case, step: _Step) -> Batch | None:
     if step.turn is None or all(pod.uid in case.recorded for pod in pods):
         return case.batch
     zone = _get_zone(case, step.turn).name
-    return open_batch(case.batch, step.turn, zone=zone, pods=pods, now=case.now)
+    # What is seen is as old as the read: a pod may have recovered since then.
+    seen_at = case.now - case.snapshot.group.snapshot_age
+    return open_batch(case.batch, step.turn, zone=zone, pods=pods, now=seen_at)
 
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:

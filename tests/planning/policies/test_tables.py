@@ -101,7 +101,7 @@ def _show_action(case: PolicySnapshot, plan: PolicyPlan) -> str:
             set_name=sts.name,
             revision=sts.update_revision,
             pods=tuple(BatchPod(name=one.pod.name, uid=one.pod.uid) for one in plan.action.going),
-            start=case.group.now,
+            start=case.group.now - case.group.snapshot_age,
         )
     return f"{batch.number}: {outline(plan)}"
 
