@@ -173,7 +173,7 @@ async def test_the_ca_of_the_secret_is_trusted_as_well() -> None:
         server.at["/api/v1/query"] = vector("1")
 
         assert "certificate not accepted" in await ask(server)
-        assert await ask(server, {"ca.crt": f"# Zertifikat für alle\n{pem}"}) == "1.0"
+        assert await ask(server, {"ca.crt": f"# Zertifikat für Köln\n{pem}"}) == "1.0"
 
 
 async def test_the_ca_of_a_secret_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
