@@ -42,6 +42,11 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
 # A name server may be a stranger, too, and a look-up cannot be cancelled.
 _LOOK_UPS: Final = 4
 
+# Where clouds serve the credentials of a machine, beside the link-local one.
+_METADATA: Final = frozenset(
+    map(ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16"))
+)
+
 # Bodies are up to some megabytes each, and a container has 200.
 AT_MOST: Final = 4
 # A registry that hangs must leave turns for the others.
@@ -130,7 +135,8 @@ def _is_own(text: str) -> bool:
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return address.is_loopback or address.is_link_local or address.is_unspecified
+    is_near = address.is_loopback or address.is_link_local or address.is_unspecified
+    return is_near or address in _METADATA
 
 
 def _open_session(resolver: AbstractResolver) -> aiohttp.ClientSession:
