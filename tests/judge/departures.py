@@ -166,13 +166,24 @@ def list_events(book: Book) -> list[Write | Commit]:
 
 
 def get_held_until(book: Book) -> timedelta:
-    """Return until when zones that have left may hold others, at the latest."""
+    """Return until when zones that have left may hold others, at the latest.
+
+    A process whose watch is behind may take one for short that was whole.
+    """
     begins = [run.begun for run in book.runs.all]
     span = HELD * FASTEST if has_wrong_clock(book) else HELD
     departures = Departures(book)
     for event in list_events(book):
         departures.take(event)
     ends = [one.ended_at or max([one.at, *begins]) + span for one in departures.known]
+    held_up = [one for one in book.faults if one.kind in ("delay_event", "freeze")]
+    late = [one for one in held_up if any(plural in one.text for plural in WATCHED)]
+    ends += [
+        write.at + span
+        for write in book.writes
+        if isinstance(write.before, Set) and _moves(write)
+        if any(one.at <= write.at < one.at + get_span(one) for one in late)
+    ]
     return max(ends, default=timedelta(0))
 
 
