@@ -691,7 +691,8 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
     if survey.needs_look(member):
         verdict = judge_checks(survey.check, survey.entry, survey.since, survey.now)
         has_passed = verdict.state is None or not verdict.state.holds
-        if has_passed and is_next:
+        # An updated pod that is down may fail what passes without it.
+        if has_passed and is_next and (passed_at is not None or survey.is_whole):
             return passed_at or survey.now
         is_waived = is_bypassed(member.sts, survey.now)
     else:
