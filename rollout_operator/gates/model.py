@@ -290,7 +290,10 @@ def read_watched(watched: AnyWatched) -> HealthCheck | FlawedHealthCheck:
         uid=watched.uid,
         resource_version=watched.resource_version,
     )
-    return FlawedHealthCheck(head=head, problem=watched.error)
+    # Perhaps this one message alone was broken, and the object lets nothing begin.
+    return FlawedHealthCheck(
+        head=head, problem=watched.error, on_misconfigured=OnMisconfigured.PAUSE
+    )
 
 
 def parse_spec(raw: JsonBytes) -> HealthCheck:

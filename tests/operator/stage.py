@@ -23,7 +23,7 @@ from rollout_lab.drains import evict
 from rollout_lab.model.fields import child, name_of
 from rollout_lab.model.history import Called, Commit, PodCalled, Reviewed
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_lab.network.faults import AS_USUAL, FaultOutcome, Occasion, OccasionKind
+from rollout_lab.network.faults import AS_USUAL, Failure, FaultOutcome, Occasion, OccasionKind
 from rollout_lab.nodes.behaviour import DEFAULT, Behaviour, PodReply, Response, image_of
 from rollout_lab.process import SimulatedProcess
 from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
@@ -159,13 +159,17 @@ WAYS: Final = {
 
 
 class LatePods:
-    """The watch of pods lags, once that begins."""
+    """The watch of pods lags, and events of another kind come broken, once that begins."""
 
     lag = timedelta()
+    spoiled = ""
 
     def decide(self, occasion: Occasion) -> FaultOutcome:
-        is_of_pod = (occasion.kind, occasion.plural) == (OccasionKind.EVENT, PODS.plural)
-        return FaultOutcome(before=self.lag) if is_of_pod else AS_USUAL
+        if occasion.kind is not OccasionKind.EVENT:
+            return AS_USUAL
+        if occasion.plural == self.spoiled:
+            return FaultOutcome(fails=Failure.SPOIL)
+        return FaultOutcome(before=self.lag) if occasion.plural == PODS.plural else AS_USUAL
 
 
 class OperatorStage(stories.Steps):
@@ -461,6 +465,10 @@ class OperatorStage(stories.Steps):
         """Have the watch of pods be so late, and the StatefulSet controller a little."""
         self.late.lag = timedelta(seconds=float(seconds))
         self.sandbox.cluster.lag_controller(timedelta(seconds=1))
+
+    async def do_spoil(self, plural: str = "") -> None:
+        """Have events of a kind come as objects that cannot be decoded, or none."""
+        self.late.spoiled = plural
 
     async def do_fail(self, pod: str) -> None:
         self.sandbox.cluster.fail_pod(f"zone-{pod}")
