@@ -9,7 +9,7 @@ Imported only where policies are switched on.
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -409,10 +409,13 @@ class PolicyController(Feature):
         error = self._kind.watch_error
         return None if self._kind.is_forbidden or isinstance(error, Denied) else ""
 
-    def observe(self) -> Iterator[Group]:
-        """Yield the StatefulSets of each policy in update order, named apart from label groups."""
-        for policy in self.store.list_all():
-            group = self._rule.observe_in_order(GroupName(policy.name))
+    def observe(self, sets: Iterable[Uid]) -> Iterator[Group]:
+        """Yield the groups of the policies of StatefulSets, in update order.
+
+        They are named apart from label groups.
+        """
+        for policy in sorted({*filter(None, map(self.owners.find_name, sets))}):
+            group = self._rule.observe_in_order(GroupName(policy))
             if group is not None:
                 yield name_of_policy(group)
 
@@ -420,8 +423,10 @@ class PolicyController(Feature):
         """Call back when the update order that `observe` goes by is known, or another one."""
         self._on_order.append(callback)
 
-    def wake_all(self) -> None:
-        self._wake_all()
+    def wake(self, sets: Iterable[Uid]) -> None:
+        """Have the policies of StatefulSets planned anew."""
+        for uid in sets:
+            self._wake_owner(uid)
 
     def describe(self) -> Iterator[PolicyDescription]:
         for policy in sorted(self.store.list_all(), key=lambda each: each.name):

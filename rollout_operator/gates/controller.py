@@ -112,7 +112,7 @@ class Asks(Protocol):
 
 
 class GroupSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Groups that are rolled out in one way: by label, or by a policy."""
+    """The groups by label, and those of policies."""
 
     observe: Callable[[str], Iterator[Group]]
     """Yields at least those of which a StatefulSet is bound to a health check."""
@@ -130,8 +130,8 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
 class HealthCheckController(Feature):
     """The health checks of one namespace; without the kind there are none."""
 
-    def __init__(self, context: Context, asker: Asks, sources: Sequence[GroupSource]) -> None:
-        self._context, self._asker, self._sources = context, asker, sources
+    def __init__(self, context: Context, asker: Asks, groups: GroupSource) -> None:
+        self._context, self._asker, self._groups = context, asker, groups
         namespace = context.namespace
         following = context.open("following health checks", Priority.LIST)
         recording = context.open("recording health checks", Priority.ANSWER)
@@ -213,20 +213,17 @@ class HealthCheckController(Feature):
         return None if newest is None else read_watched(newest)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        is_status = False
+        span = AT_ONCE
         if new is None:
             self._metrics.count_configuration("deleted")
         elif old is None or read_watched(old).head.generation != read_watched(new).head.generation:
             is_valid = isinstance(read_watched(new), HealthCheck)
             self._metrics.count_configuration("updated" if is_valid else "invalid")
         else:
-            is_status = True
+            # Any client may write a status, as often as it likes.
+            span = _TOGETHER
         for name in {version.name for version in (old, new) if version is not None}:
-            if is_status:
-                # Any client may write one, as often as it likes.
-                self.controller.add_within(name, _TOGETHER)
-            else:
-                self.controller.add(name)
+            self._wake(name, span)
             self._wake_rollouts(name)
 
     def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
@@ -268,14 +265,14 @@ class HealthCheckController(Feature):
             self._wake_rollouts(name)
 
     def _wake_rollouts(self, name: str) -> None:
-        for source in self._sources:
-            source.wake(name)
+        self._groups.wake(name)
 
     def _observe(self, name: str) -> list[Group]:
         """Return the groups of which a StatefulSet is bound to a health check."""
-        groups = (group for source in self._sources for group in source.observe(name))
         return [
-            group for group in groups if any(find_name(zone.sts) == name for zone in group.zones)
+            group
+            for group in self._groups.observe(name)
+            if any(find_name(zone.sts) == name for zone in group.zones)
         ]
 
     async def _observe_and_record(self, name: str) -> timedelta | None:

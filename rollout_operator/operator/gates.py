@@ -16,7 +16,7 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.kube.rate_limit import Priority
-from rollout_operator.model.names import HEALTH_CHECK, GroupName, Uid
+from rollout_operator.model.names import HEALTH_CHECK, Uid
 from rollout_operator.model.objects import AnySet, Group, HealthGate, StatefulSet
 from rollout_operator.planning.readiness import order_zones
 
@@ -129,29 +129,30 @@ class HealthGates(Feature):
         from rollout_operator.gates.plan import find_name
 
         context, asker = self._context, self.asker or self._open_asker()
-        rollouts, observer = self._rollouts, context.make_observer(context.following)
+        rollouts, policies = self._rollouts, self._policies
+        observer = context.make_observer(context.following)
 
-        def list_bound(check: str) -> set[GroupName]:
+        def list_bound(check: str) -> list[StatefulSet]:
             sets = [sts for sts in context.sets.list_all() if isinstance(sts, StatefulSet)]
-            return {sts.group for sts in sets if sts.group is not None and find_name(sts) == check}
+            return [sts for sts in sets if find_name(sts) == check]
 
         def observe(check: str) -> Iterator[Group]:
-            for group in map(observer.observe, list_bound(check)):
+            bound = list_bound(check)
+            for name in {sts.group for sts in bound if sts.group is not None}:
+                group = observer.observe(name)
                 yield replace(group, zones=order_zones(group.zones))
+            if policies is not None:
+                yield from policies.observe(sts.uid for sts in bound)
 
         def wake(check: str) -> None:
-            for group in list_bound(check):
-                rollouts.waker.add(group, AT_ONCE)
+            bound = list_bound(check)
+            for name in {sts.group for sts in bound if sts.group is not None}:
+                rollouts.waker.add(name, AT_ONCE)
+            if policies is not None:
+                policies.wake(sts.uid for sts in bound)
 
-        sources = [GroupSource(observe=observe, wake=wake)]
-        if (policies := self._policies) is not None:
-            sources.append(
-                GroupSource(
-                    observe=lambda check: policies.observe(),
-                    wake=lambda check: policies.wake_all(),
-                )
-            )
-        found = HealthCheckController(context, asker, sources)
+        groups = GroupSource(observe=observe, wake=wake)
+        found = HealthCheckController(context, asker, groups)
         if policies is not None:
             policies.on_order(found.wake_all)
         return found

@@ -94,7 +94,7 @@ class Evaluation:
             observe=lambda check: iter([observer.observe(GroupName("ingester"))]),
             wake=lambda check: None,
         )
-        self.controller = HealthCheckController(self.context, FailingChecks(), [source])
+        self.controller = HealthCheckController(self.context, FailingChecks(), source)
         self.context.sync(self.client)
         self.context.checks.feed([watch_health_check(self.seen)])
 

@@ -264,7 +264,8 @@ async def test_a_name_may_not_lead_to_the_machine_itself(server: FakeRegistry) -
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "169.254.169.254", "::1", "::", "::ffff:127.0.0.1", "fe80::1", "fd00:ec2::254"]
+    "address",
+    ["127.0.0.1", "169.254.169.254", "::1", "::", "::ffff:127.0.0.1", "fe80::1", "fd00:ec2::254"],
 )
 async def test_no_address_of_the_machine_is_called(
     address: str, monkeypatch: pytest.MonkeyPatch
