@@ -537,8 +537,11 @@ class Words(HistoryBuilder):
         seen: float = 0,
         back: str = "",
         late: str = "",
+        sent: float = 0,
     ) -> Self:
         """Write a health check of all zones: which its gate let begin, and what was found `seen`.
+
+        The write may have been `sent` long before.
 
         Its range is ten seconds; zones that go `back` ran the revision `new` before, and of those
         that are `late` the rollout was seen only after all pods had been created.
@@ -560,7 +563,13 @@ class Words(HistoryBuilder):
             group["checks"] = [state]
         spec: JsonObject = {"checks": [{"name": "errors", "currentRange": "10s"}]}
         body: JsonObject = {"spec": spec, "status": {"groups": [group]}}
-        return self.write(at, api.ROLLOUT_HEALTH_CHECKS, "health", body, actor=OPERATOR)
+        resource, how = api.ROLLOUT_HEALTH_CHECKS, {}
+        if sent:
+            what = f"patch {resource.plural}/health/status"
+            self.fault(sent, "slow", f"call 9: {what}: {timedelta(seconds=at - sent)}")
+            self.call(at, "patch", resource, "health", subresource="status")
+            how["call"] = self.number
+        return self.write(at, resource, "health", body, actor=OPERATOR, **how)
 
     # Policies
 
