@@ -44,7 +44,8 @@ def list_broken(book: Book) -> Iterator[Violation]:
             continue
         pod, delete = step.ended_pod, deletes.get(step.commit.call)
         if pod and delete and not _is_repeated(delete, deletes, book, world):
-            yield from _judge_delete(pod, delete, world, tracks, since)
+            known = _Known(world, born, delete.cut(since))
+            yield from _judge_delete(pod, delete, known, tracks)
         world.take(step)
         if isinstance(step.now, Pod):
             born.setdefault(step.now.uid, step.at)
@@ -63,13 +64,16 @@ class _Known(NamedTuple):
     at: timedelta
 
     def list_updated(self, zone: Set, record: Json) -> list[str]:
-        """Return the updated pods of a zone, without those that came or broke since then."""
+        """Return the updated pods of a zone, without those that came since then."""
         return [
             name
             for name in _list_updated(zone, record, self.world)
             if self.born[self.world.pods[name].uid] <= self.at
-            if self.world.fell_at.get(name, timedelta(0)) <= self.at
         ]
+
+    def has_fallen(self, name: str) -> bool:
+        """Return whether a pod broke since then."""
+        return self.world.fell_at.get(name, timedelta(0)) > self.at
 
 
 def _is_repeated(delete: Delete, deletes: Mapping[int, Delete], book: Book, world: World) -> bool:
@@ -86,26 +90,24 @@ def _is_repeated(delete: Delete, deletes: Mapping[int, Delete], book: Book, worl
     return any(at < up_since for at in times)
 
 
-def _judge_delete(
-    pod: Pod, delete: Delete, world: World, tracks: _Tracks, since: timedelta
-) -> Iterator[Violation]:
-    owner = world.sets.get(pod.owner)
-    if owner is None or not owner.check or not world.serves(pod):
+def _judge_delete(pod: Pod, delete: Delete, known: _Known, tracks: _Tracks) -> Iterator[Violation]:
+    owner = known.world.sets.get(pod.owner)
+    if owner is None or not owner.check or not known.world.serves(pod):
         return
-    since = delete.cut(since)
-    zones = world.window(owner.uid, since)
+    zones = known.world.window(owner.uid, known.at)
     if any(zone.check != owner.check or zone.bypass for zone in zones):
         return  # judged where nothing but time changes what is requested
     revisions = {zone.update_revision for zone in zones}
     if len(revisions) > 1:
         return
-    states = tracks[owner.check].window(since, delete.called.at) if owner.check in tracks else ()
-    if states and not any(_lets(state, owner, world) for state in states):
+    track = tracks.get(owner.check, Track[Json | None]())
+    states = track.window(known.at, delete.called.at)
+    if states and not any(_lets(state, owner, known) for state in states):
         at = delete.called.at
         yield Violation("SI-28", at, f"delete of {pod.name}: {owner.check} did not let it begin")
 
 
-def _lets(check: Json | None, owner: Set, world: World) -> bool:
+def _lets(check: Json | None, owner: Set, known: _Known) -> bool:
     """Return whether a status lets a zone go on."""
     if check is None:
         return True
@@ -115,8 +117,8 @@ def _lets(check: Json | None, owner: Set, world: World) -> bool:
         return False
     if "passedAt" in own or own.get("stableRevision") == owner.update_revision:
         return True
-    others = _list_recorded(found, owner, world)
-    return not any(_list_updated(zone, found[zone.name], world) for zone in others)
+    others = _list_recorded(found, owner, known.world)
+    return not any(known.list_updated(zone, found[zone.name]) for zone in others)
 
 
 def _find_records(check: Json, owner: Set) -> dict[str, Json]:
@@ -165,7 +167,10 @@ def _judge_marks(commit: Commit, known: _Known, error: timedelta) -> Iterator[Vi
             continue
         others = _list_recorded(found, zone, world)
         updated = [
-            name for other in others for name in known.list_updated(other, found[other.name])
+            name
+            for other in others
+            for name in known.list_updated(other, found[other.name])
+            if not known.has_fallen(name)
         ]
         for other in others:
             if other.name < zone.name and _is_under_way(other, found[other.name], known):
