@@ -139,8 +139,8 @@ class _Candidates:
 class _Reservations:
     """The reserved pods of one zone, from before a live read until the last delete."""
 
-    def __init__(self, arbiter: Arbiter) -> None:
-        self._arbiter = arbiter
+    def __init__(self, arbiter: Arbiter, judge: Callable[[Group], Group]) -> None:
+        self._arbiter, self._judge = arbiter, judge
         self._by_pod: dict[Uid, Reservation] = {}
         self.held: list[Refusal] = []
         """Why other pods were held when these were reserved."""
@@ -165,7 +165,9 @@ class _Reservations:
             for uid, how in group.deletions.items()
             if uid not in self._by_pod or how is not Deletion.GRANTED
         }
-        return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
+        if len(shown) == len(group.deletions):
+            return group
+        return self._judge(replace(group, deletions=shown))
 
     async def release(self) -> None:
         while self._by_pod:
@@ -256,6 +258,10 @@ class LabelRule:
     async def observe_live(self, cached: Group) -> Group:
         """Return them from a live read. Raises what `Reader.fetch_page` raises."""
         return await self._observer.observe_live(cached)
+
+    def judge(self, group: Group) -> Group:
+        """Return a group that was changed with what health checks say of it now."""
+        return self._observer.judge(group)
 
     async def record(self, live: Group) -> None:
         """Record the plan by a live read, before any of it is done.
@@ -445,7 +451,7 @@ class Executor:
             return
         # In this order, so that a group that waits for a live read does not hold up a downscale.
         async with self._live_reads, self._context.locks.hold_all(self._rule.list_locks(group)):
-            reservations = _Reservations(self._arbiter)
+            reservations = _Reservations(self._arbiter, self._rule.judge)
             try:
                 if await self._reserve(group.name, action, reservations, report):
                     await self._replace_reserved(group, action, reservations, report)

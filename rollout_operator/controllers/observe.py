@@ -466,5 +466,9 @@ class Observer:
             other_rollout=self.find_other_rollout(name, sets),
             driver=self.find_driver(name),
         )
+        return self.judge(group)
+
+    def judge(self, group: Group) -> Group:
+        """Return a group with what health checks say of it as it is."""
         gates = self.find_gates(group)
-        return msgspec.structs.replace(group, gates=gates) if gates else group
+        return msgspec.structs.replace(group, gates=gates) if gates or group.gates else group

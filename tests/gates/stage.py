@@ -49,16 +49,19 @@ class GateStage(operator.OperatorStage):
     async def do_begin(self, *flags: str) -> None:
         """Create three zones that are bound to a health check, and start one operator.
 
-        With `policy` a MultiAZRollout rolls them out. With `others` there is a group of zones d, e.
+        With `policy` a MultiAZRollout rolls them out, and with `budget` a budget grants each pod.
+        With `others` there is a group of zones d, e.
         """
         self.depth += 1
-        is_driven = "policy" in flags
+        selected = ["who=all"] * ("budget" in flags) + ["who=all", "zonal"] * ("policy" in flags)
         for letter in "abcde" if "others" in flags else "abc":
             group = ["group=others"] * (letter in "de")
-            await self.do_zone(letter, "plain", *group, *["who=all", "zonal"] * is_driven)
+            await self.do_zone(letter, "plain", *group, *selected)
             await self.people.label(f"zone-{letter}", "rollout-operator/tests", "gates")
             await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, NAME)
-        if is_driven:
+        if "budget" in flags:
+            await self.do_budget()
+        if "policy" in flags:
             await self.do_policy()
         await self.do_check()
         await self.do_start(*flags)
