@@ -74,6 +74,10 @@ PODS: Final[Mapping[str, Callable[[float], str]]] = {
     "well-0": lambda seconds: render(seconds, errors=0, slow=False, queue=12),
     "ill-0": lambda seconds: render(seconds, errors=0.2, slow=True, queue=1000),
     "idle-0": lambda seconds: render(0, errors=0, slow=False, queue=0),
+    **{
+        f"like-{number}": lambda seconds: render(seconds, errors=0.001, slow=False, queue=10)
+        for number in range(4)
+    },
 }
 
 
@@ -139,6 +143,7 @@ PASS, FAIL, NONE = Number(1.0), Number(0.0), NoData()
     [
         ("ingester-health", "well-0", PASS),
         ("ingester-health", "ill-0", FAIL),
+        pytest.param("ingester-health", "like-.", PASS, id="more pods, each like the old one"),
         ("error-ratio", "well-0", PASS),
         ("error-ratio", "ill-0", FAIL),
         pytest.param("error-ratio", "idle-0", NONE, id="a ratio without traffic is NaN"),
@@ -173,7 +178,7 @@ async def test_a_recipe_tells_pods_that_are_well_from_others(
         pytest.param("scalar(gone)", NONE, id="scalar() of nothing is NaN"),
         ("gone", NONE),
         ("1 / 0", Number(float("inf"))),
-        ("queue_length", "its vector has 4 samples, not one"),
+        ("queue_length", "its vector has 8 samples, not one"),
         ('"text"', "its answer is a string, not a scalar or a vector"),
         ("up[1m]", "its answer is a matrix, not a scalar or a vector"),
         ("sum(", "HTTP status 400: bad_data: invalid parameter"),
