@@ -39,6 +39,7 @@ from rollout_operator.gates.model import (
     watch_health_check,
 )
 from rollout_operator.gates.plan import (
+    NO_KIND,
     Answers,
     Question,
     compose_success,
@@ -191,7 +192,7 @@ class HealthCheckController(Feature):
         """Return what health checks say of the StatefulSets of a group."""
         absence = ""
         if self._kind.is_absent or self._kind.is_forbidden:
-            absence = "the cluster does not have this kind"
+            absence = NO_KIND
             if self._kind.is_forbidden:
                 absence = "the operator may not list objects of this kind"
         elif (lack := self._kind.lack) is not None:

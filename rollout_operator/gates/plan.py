@@ -61,6 +61,9 @@ from rollout_operator.planning.wording import count, verb
 FindCheck: TypeAlias = Callable[[str], HealthCheck | FlawedHealthCheck | None]
 """Returns the health check of a name."""
 
+NO_KIND: Final = "the cluster does not have this kind"
+"""Why none can be found."""
+
 # Kubelets write whole seconds.
 _WHOLE_SECOND: Final = timedelta(seconds=1)
 _OK: Final = range(200, 300)

@@ -552,13 +552,13 @@ class Inspector:
     async def _read_gates(self, lister: Lister) -> Callable[[Group], Mapping[Uid, HealthGate]]:
         """Return what judges a group by the health checks of the namespace."""
         from rollout_operator.gates.model import read_watched, watch_health_check
-        from rollout_operator.gates.plan import judge_group, judge_unread
+        from rollout_operator.gates.plan import NO_KIND, judge_group, judge_unread
 
         kind = ROLLOUT_HEALTH_CHECKS
         try:
             found = await lister.list_all(kind, self._namespace, watch_health_check)
         except NotFound:
-            found = []
+            return lambda group: judge_group(group, lambda name: None, NO_KIND)
         except ApiError as error:
             why = f"{error}"
             return lambda group: judge_unread(group, why)

@@ -20,7 +20,7 @@ from rollout_operator.model.description import (
     ReleaseDescription,
     Waiting,
 )
-from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.names import HEALTH_CHECK, ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspection, Inspector, is_settled, list_namespaces
 from rollout_operator.planning.describe_groups import merge_descriptions
@@ -80,6 +80,10 @@ class InspectStage(OperatorStage):
     async def do_answers(self, plural: str, error: str, text: str = "no") -> None:
         """Have reads of a kind, or calls through `services`, fail or be answered by nonsense."""
         self.client.answers[plural] = BODIES.get(error) or ERRORS[error](text)
+
+    async def do_bind(self, letter: str, name: str) -> None:
+        """Bind a zone to a health check."""
+        await self.people.annotate(f"zone-{letter}", HEALTH_CHECK, name)
 
     async def do_service(self, name: str, *words: str) -> None:
         """Add a Service: `port=9000 name=http app=rollout-operator`."""
@@ -147,6 +151,10 @@ class InspectStage(OperatorStage):
         who = "computed" if seen.own is None else "own"
         operator = ", operator known" * (seen.best.operator is not None)
         return "; ".join([f"{who}{operator}", *map(_describe, seen.best.groups)])
+
+    async def do_problems(self) -> str:
+        groups = self.inspection.best.groups
+        return " / ".join(problem.text for group in groups for problem in group.problems)
 
     async def do_remarks(self) -> str:
         return " / ".join(self.inspection.remarks) or "no remark"
