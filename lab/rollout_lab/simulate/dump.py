@@ -42,6 +42,7 @@ from rollout_lab.simulate.policies import (
     select_sets,
 )
 from rollout_operator.cli.dumps import HINT, BadDump
+from rollout_operator.gates.plan import find_name
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     PODS,
@@ -55,7 +56,6 @@ from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     GROUP_LABEL,
     GROUP_LABEL_LONG,
-    HEALTH_CHECK,
     LEADING_ZONE,
     MIRROR_NAME,
     DecodeError,
@@ -186,11 +186,7 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
             groups=self.groups,
             policies={policy.name: policy.selected for policy in self.policies},
             gates={
-                gate: tuple(
-                    sts.decoded.name
-                    for sts in self.sets
-                    if sts.decoded.annotations.get(HEALTH_CHECK, "").strip() == gate
-                )
+                gate: tuple(sts.decoded.name for sts in self.sets if find_name(sts.decoded) == gate)
                 for gate in map(name_of, self.others_of(ROLLOUT_HEALTH_CHECKS))
             },
             pods=frozenset({*(pod.decoded.name for pod in self.pods), *places}),

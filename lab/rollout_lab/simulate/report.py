@@ -36,6 +36,7 @@ from rollout_lab.simulate.times import LEAST, PodTimes
 from rollout_lab.simulate.world import PERSON, Play
 from rollout_lab.trace.lines import list_lines
 from rollout_lab.trace.trace import WIDTH, render_story
+from rollout_operator.gates.plan import find_name
 from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.diagnosis import FindingCode
@@ -313,6 +314,9 @@ def _list_assumptions(run: SimulationRun) -> Iterator[str]:
     yield from _list_hooks(run)
     for gate, outcome in _map_gates(run).items():
         yield f"gate {gate} is {outcome} at the start: no server is asked"
+    bound = {find_name(sts.decoded) for sts in run.dump.sets} - {""}
+    for gate in sorted(bound - run.dump.names().gates.keys()):
+        yield f"gate {gate} is not in the input: zones are begun without it (kubectl get rhc)"
     yield "pods agree when they are called to prepare"
     if any(DOWNSCALE_DELAY in sts.decoded.annotations for sts in run.dump.sets):
         yield "pods are prepared for a delayed downscale since they are called here, none before"
