@@ -50,7 +50,7 @@ class GateMetrics:
         # The library takes a counter of this name for the same as the gauge below.
         registry.show(
             f"{_PREFIX}misconfigured_total",
-            "How often a group became bound to a health check that cannot be obeyed.",
+            "How often a group began to roll out by a health check that cannot be obeyed.",
             _GROUP,
             lambda: (((group,), number) for group, number in self._misconfigurations.items()),
         )
@@ -62,7 +62,7 @@ class GateMetrics:
         )
         registry.show(
             f"{_PREFIX}misconfigured",
-            "1 where a group is bound to a health check that cannot be obeyed, else 0.",
+            "1 where a group rolls out by a health check that cannot be obeyed, else 0.",
             _GROUP,
             lambda: (((group,), is_so) for group, is_so in self._misconfigured.items()),
         )
