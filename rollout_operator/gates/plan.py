@@ -242,9 +242,10 @@ def judge_group(
         if not name:
             continue
         found = find(name)
-        if not isinstance(found, HealthCheck) or not found.selector.takes(sts.labels):
+        problem = find_problem(sts, found, absence)
+        if problem or not isinstance(found, HealthCheck):
             if not is_free:
-                gates[sts.uid] = _judge_broken(sts, name, found, absence)
+                gates[sts.uid] = _judge_broken(found, problem)
             continue
         survey = surveys.get(name) or _survey(group, _renew_status(found, [group]))
         surveys[name] = survey
@@ -342,6 +343,20 @@ def find_name(sts: StatefulSet) -> str:
     return sts.annotations.get(HEALTH_CHECK, "").strip()
 
 
+def find_problem(
+    sts: StatefulSet, found: HealthCheck | FlawedHealthCheck | None, absence: str = ""
+) -> str:
+    """Return why the health check that a StatefulSet names cannot be obeyed; empty if it can."""
+    title = f'RolloutHealthCheck "{clip(find_name(sts), LONGEST_NAME)}"'
+    if found is None:
+        return f"{title} was not found{f': {absence}' if absence else ''}"
+    if isinstance(found, FlawedHealthCheck):
+        return f"{title} cannot be used: {found.problem}"
+    if not found.selector.takes(sts.labels):
+        return f"{title}: its selector does not match StatefulSet {sts.name}"
+    return ""
+
+
 def is_bypassed(sts: StatefulSet, now: datetime) -> bool:
     until = read_bypass(sts).until
     return until is not None and now < until
@@ -398,17 +413,10 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
     return replace(check, status=status)
 
 
-def _judge_broken(
-    sts: StatefulSet, name: str, found: HealthCheck | FlawedHealthCheck | None, absence: str
-) -> HealthGate:
-    state, name = GateState.IGNORED, clip(name, LONGEST_NAME)
+def _judge_broken(found: HealthCheck | FlawedHealthCheck | None, problem: str) -> HealthGate:
+    state = GateState.IGNORED
     if found is not None and found.on_misconfigured is OnMisconfigured.PAUSE:
         state = GateState.BROKEN
-    problem = f'RolloutHealthCheck "{name}" was not found{f": {absence}" if absence else ""}'
-    if isinstance(found, FlawedHealthCheck):
-        problem = f'RolloutHealthCheck "{name}" cannot be used: {found.problem}'
-    elif found is not None:
-        problem = f'RolloutHealthCheck "{name}": its selector does not match StatefulSet {sts.name}'
     outcome = "is not begun" if state.holds else "is begun without a health check"
     return HealthGate(state=state, text=f"{outcome}: {problem}")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget, PlacedSet
 from rollout_operator.model.lease import LEASE_DURATION, Lease
-from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.names import HEALTH_CHECK, InvalidInput
 from rollout_operator.model.objects import LabelSelector, StatefulSet
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.policy import Policy, RefusedPolicy
@@ -55,6 +55,7 @@ class FindingCode(StrEnum):
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
     # objects of other kinds
     KIND_OUTDATED = "kind_outdated"
+    BAD_HEALTH_CHECK = "bad_health_check"
     POLICY_KIND_MISSING = "policy_kind_missing"
     POLICIES_NOT_OBEYED = "policies_not_obeyed"
     POLICY_REFUSED = "policy_refused"
@@ -149,6 +150,7 @@ class Source(StrEnum):
     REACH = "dry runs that webhooks answer"
     POD_TRIALS = "dry runs of pods"
     POLICIES = "multiazrollouts"
+    GATES = "rollouthealthchecks"
     DEFINITIONS = "customresourcedefinitions"
     RELEASES = "rollouts of releases"
     FLUX = "objects of Flux"
@@ -384,9 +386,16 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     releases: ReleaseFacts = ReleaseFacts()
     kuberik: tuple[str, ...] = ()
     """Deployments of kuberik's controller, by namespace and name."""
+    broken_gates: Mapping[str, str] = {}
+    """By StatefulSet, why the RolloutHealthCheck that it names cannot be obeyed."""
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()
+
+    @property
+    def gated(self) -> tuple[ZoneSet, ...]:
+        """Return what names a RolloutHealthCheck."""
+        return tuple(each for each in self.sets if each.annotations.get(HEALTH_CHECK, "").strip())
 
     @property
     def acting(self) -> tuple[OperatorDeployment, ...]:

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from rollout_operator.gates import model as gates
+from rollout_operator.gates.plan import NO_KIND, find_name, find_problem
 from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import (
     ACCESS_REVIEWS,
@@ -188,6 +189,8 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         lease=None if acting else await reading.fetch_lease(),
         hooks=await reading.list_hooks(acting[:1]),
     )
+    if installation.gated:
+        installation = replace(installation, broken_gates=await reading.map_gates(installation))
     installation = await _add_releases(reading, installation)
     missing = await reading.map_missing(_list_used(installation))
     installation = replace(installation, missing_fields=missing)
@@ -200,7 +203,7 @@ def _list_used(installation: Installation) -> Iterator[Resource]:
         yield ZONE_BUDGETS
     if installation.are_any_on(POLICIES_FLAG) and installation.policy_kind.is_served:
         yield MULTI_AZ_ROLLOUTS
-    if any(hook.path == HEALTH_CHECK_PATH for hook in installation.hooks):
+    if installation.gated or any(hook.path == HEALTH_CHECK_PATH for hook in installation.hooks):
         yield ROLLOUT_HEALTH_CHECKS
     if installation.are_any_on(RELEASES_FLAG):
         absent = installation.releases.absent
@@ -507,6 +510,18 @@ class _Reading:
         except OperatorError:
             versions = ()
         return PolicyKind(is_served=False, versions=versions)
+
+    async def map_gates(self, installation: Installation) -> dict[str, str]:
+        """Return by StatefulSet why the RolloutHealthCheck that it names cannot be obeyed."""
+        kind = ROLLOUT_HEALTH_CHECKS
+        found = await self.list_all(Source.GATES, kind, gates.watch_health_check)
+        checks = {each.name: gates.read_watched(each) for each in found}
+        absence = NO_KIND if kind in self.unknown else ""
+        problems = {
+            sts.name: find_problem(sts, checks.get(find_name(sts)), absence)
+            for sts in (each.sts for each in installation.gated)
+        }
+        return {name: problem for name, problem in problems.items() if problem}
 
     async def map_missing(self, used: Iterable[Resource]) -> dict[str, tuple[str, ...]]:
         """Return the fields that the definitions of these kinds lack, by kind."""

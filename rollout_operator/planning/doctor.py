@@ -457,6 +457,12 @@ def _check_releases_accepted(installation: Installation) -> Iterator[Finding]:
         yield find(code, title, text)
 
 
+@_check("RolloutHealthChecks that are named can be obeyed", Source.GATES, _SETS)
+def _check_gates(installation: Installation) -> Iterator[Finding]:
+    for name, problem in installation.broken_gates.items():
+        yield find(FindingCode.BAD_HEALTH_CHECK, f"StatefulSet {name}", problem)
+
+
 @_check("zone budgets are valid", Source.ZONE_BUDGETS)
 def _check_budgets(installation: Installation) -> Iterator[Finding]:
     for budget in installation.zone_budgets:

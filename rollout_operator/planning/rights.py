@@ -79,7 +79,7 @@ def _list_components(operator: OperatorDeployment, needs: frozenset[str]) -> Ite
             yield "bundles"
     if operator.is_on("use-zone-tracker"):
         yield "zone-tracker"
-    yield from needs & {"scaling", "mirroring"}
+    yield from needs & {"scaling", "mirroring", "health-checks"}
     if not operator.is_on(POLICIES_FLAG):
         yield "no multi-az-rollouts"
     if operator.find("releases.metadata") == "none":
@@ -116,6 +116,7 @@ def list_needs(installation: Installation) -> frozenset[str]:
     annotations = [each.sts.annotations for each in installation.members]
     needs = {
         "scaling": any(LEADING_ZONE in written for written in annotations),
+        "health-checks": bool(installation.gated),
         "mirroring": any(written.get(MIRROR_KIND) == _TEMPLATE for written in annotations),
         # Only where no other place names the zone of a StatefulSet.
         "multi-az-rollouts-nodes": any(

@@ -15,6 +15,7 @@ import msgspec
 from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.diagnosis import Diagnosis, Installation
 from rollout_operator.model.names import (
+    HEALTH_CHECK,
     ApiError,
     Denied,
     NotFound,
@@ -186,6 +187,11 @@ class ExamineStage(Steps):
         self._put(
             plural, {"kind": kind, "metadata": head, "spec": json.loads(spec), **json.loads(more)}
         )
+
+    async def do_bind(self, name: str, check: str) -> None:
+        """Bind a StatefulSet to a health check."""
+        metadata = self.cluster.objects["statefulsets", name]["metadata"]
+        metadata["annotations"] = {HEALTH_CHECK: check}
 
     async def do_makes(self) -> None:
         """Have the operator make releases, and a Rollout."""

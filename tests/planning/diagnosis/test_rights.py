@@ -28,6 +28,9 @@ NAMED: Final = f"-webhooks.ca-bundle-names={','.join(f'{hook}-$(POD_NAMESPACE)' 
 
 RELEASES: Final = ("releases", "releases-cluster", "releases-registries")
 EVERYTHING: Final = frozenset({NODE_LABELS, *RELEASES[1:]})
+HEALTH_CHECKS: Final = "health-checks"
+# Of use where a health check names it, which is not looked at.
+CREDENTIALS: Final = ("get", "", "secrets", "rollout-health-check")
 INVENTORY: Final = frozenset({"releases-inventory"})
 
 Granted = set[tuple[str, str, str, str]]
@@ -65,6 +68,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
         ((WEBHOOKS, LEAST), (TLS, NAMED)),
         ((POLICIES, NODE_LABELS), ("-multi-az-rollouts.enabled",)),
         ((SCALING, MIRRORING), ()),
+        ((HEALTH_CHECKS,), ()),
         (RELEASES, ("-releases.enabled",)),
         (RELEASES[:2], ("-releases.enabled", "-releases.metadata=none")),
     ],
@@ -74,8 +78,8 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    needs = EVERYTHING | ({*components} & {SCALING, MIRRORING})
-    assert _requested(_list(arguments, needs)) == shipped
+    needs = EVERYTHING | ({*components} & {SCALING, MIRRORING, HEALTH_CHECKS})
+    assert _requested(_list(arguments, needs)) == shipped - {CREDENTIALS}
 
 
 @pytest.mark.controlplane  # for kubectl, which is built like it
