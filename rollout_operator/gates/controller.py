@@ -178,7 +178,7 @@ class HealthCheckController(Feature):
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
-        tasks.start("health check informer", self._run())
+        tasks.start("health check informer", self._kind.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
         self.wake_all()
@@ -205,9 +205,6 @@ class HealthCheckController(Feature):
         for watched in sorted(self._store.list_all(), key=lambda each: each.name):
             if (found := self._find(watched.name)) is not None:
                 yield found
-
-    async def _run(self) -> None:
-        await self._kind.run(self._context.clock)
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         newest = self._newest.get(name)
@@ -243,7 +240,7 @@ class HealthCheckController(Feature):
     def _wake_bound(self, sts: AnySet, span: timedelta) -> None:
         """Wake the health checks of a StatefulSet and of its group within a span."""
         members = () if sts.group is None else self._context.sets.list_group(sts.group)
-        for name in {*_list_names(members), *_list_names([sts])}:
+        for name in _list_names((*members, sts)):
             self._wake(name, span)
 
     def _wake(self, name: str, span: timedelta) -> None:
@@ -253,7 +250,7 @@ class HealthCheckController(Feature):
             self.controller.add(name)
 
     def wake_all(self) -> None:
-        for name in {*_list_names(self._context.sets.list_all())}:
+        for name in _list_names(self._context.sets.list_all()):
             self.controller.add(name)
 
     def _list_bound(self, name: str) -> set[str]:
@@ -262,7 +259,7 @@ class HealthCheckController(Feature):
         return {sts.name for sts in sets if isinstance(sts, StatefulSet) and find_name(sts) == name}
 
     def _wake_all_rollouts(self) -> None:
-        for name in {*_list_names(self._context.sets.list_all())}:
+        for name in _list_names(self._context.sets.list_all()):
             self._wake_rollouts(name)
 
     def _wake_rollouts(self, name: str) -> None:
@@ -490,8 +487,6 @@ def _pick_news(sts: AnySet | None) -> object:
     return sts.uid, sts.update_revision, sts.labels, sts.annotations
 
 
-def _list_names(sets: Iterable[AnySet]) -> Iterator[str]:
-    """Yield the health checks that StatefulSets are bound to."""
-    for sts in sets:
-        if isinstance(sts, StatefulSet) and (name := find_name(sts)):
-            yield name
+def _list_names(sets: Iterable[AnySet]) -> set[str]:
+    """Return the health checks that StatefulSets are bound to."""
+    return {find_name(sts) for sts in sets if isinstance(sts, StatefulSet)} - {""}
