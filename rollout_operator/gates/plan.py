@@ -70,9 +70,9 @@ _OK: Final = range(200, 300)
 # A result counts until its successor is there: three queries of ten seconds, and a write.
 _ASKING: Final = timedelta(seconds=40)
 # Of a status. What is stored has 1.5 MiB with the spec, and with who manages which field.
-_ROOM: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 20
 # What a check of a group takes at most, but for its name, which is there twice.
-_CHECK_ROOM: Final = 1500
+_CHECK_BYTES: Final = 1500
 _LONGEST_MESSAGE: Final = 300
 # With the names of all pods.
 _LONGEST_QUERY: Final = 512 << 10
@@ -294,7 +294,7 @@ def plan_check(
     questions: list[Question] = []
     times: list[timedelta] = []
     recorded = {entry.group: entry for entry in status.groups}
-    room = _ROOM - sum(_measure(entry, check) for entry in entries)
+    left = _MOST_BYTES - sum(_measure(entry, check) for entry in entries)
     filled = 0
     for group in sorted(groups, key=lambda each: (each.name not in recorded, each.name)):
         entry = recorded.get(group.name, GroupStatus(group=group.name))
@@ -307,12 +307,12 @@ def plan_check(
                 survey = _survey(group, _with_entry(check, entry))
                 is_bound = any(map(survey.is_bound, survey.members))
                 entry = _record(survey, is_new=group.name not in recorded)
-            if (size := _measure(entry, check)) > room:
+            if (size := _measure(entry, check)) > left:
                 # Without a record its updated pods would count for nothing.
                 is_bound &= group.name in recorded
                 entry = replace(entry, checks=())
             elif is_bound:
-                room -= size
+                left -= size
                 survey = _survey(group, _with_entry(check, entry))
                 for each, wait in _list_due(survey) if is_known else ():
                     if wait > timedelta(0):
@@ -430,7 +430,7 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         text = (
             f"is not begun: the status of RolloutHealthCheck {name} does not show its rollout yet"
         )
-        if not error and not survey.entry.stateful_sets and not _has_room(survey):
+        if not error and not survey.entry.stateful_sets and not _fits(survey):
             reason = "; it has no room for more groups until others have ended their rollouts"
         return HealthGate(state=GateState.UNKNOWN, text=f"{text}{reason}")
     if not survey.needs_look(member):
@@ -578,13 +578,13 @@ def _measure(entry: GroupStatus, check: HealthCheck) -> int:
     """Return how many bytes an entry of a status may come to have."""
     names = msgspec.json.encode([one.name for one in check.checks])
     size = len(msgspec.json.encode(replace(entry, checks=())))
-    return size + (2 * len(names) + _CHECK_ROOM * len(check.checks)) * bool(entry.stateful_sets)
+    return size + (2 * len(names) + _CHECK_BYTES * len(check.checks)) * bool(entry.stateful_sets)
 
 
-def _has_room(survey: _Survey) -> bool:
+def _fits(survey: _Survey) -> bool:
     """Return whether the status has room for a group that it does not have."""
     taken = sum(_measure(entry, survey.check) for entry in survey.check.status.groups)
-    return taken + _measure(_record(survey, is_new=True), survey.check) <= _ROOM
+    return taken + _measure(_record(survey, is_new=True), survey.check) <= _MOST_BYTES
 
 
 def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:

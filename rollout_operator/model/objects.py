@@ -547,7 +547,7 @@ class HealthGate(msgspec.Struct, frozen=True, kw_only=True):
     stable_text: str = ""
     """The text without times and counts."""
     room: int = 0
-    """How many pods may be down or updated before it holds."""
+    """How many more healthy pods may go before it holds."""
     query: str = ""
     """What the check asks that holds it: PromQL, or a URL."""
 
