@@ -23,7 +23,7 @@ from tests.mutants.entry import PACKAGES, Mutant
 from tests.mutants.trial import Line, PodAnswer, Question
 from tests.simulation.campaign import Job
 
-SCHEDULES: Final = 160
+SCHEDULES: Final = 640
 SHOWN: Final = 110
 
 
