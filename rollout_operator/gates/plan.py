@@ -297,19 +297,19 @@ def plan_check(
     left = _MOST_BYTES - sum(_measure(entry, check) for entry in entries)
     filled = 0
     for group in sorted(groups, key=lambda each: (each.name not in recorded, each.name)):
-        entry = recorded.get(group.name, GroupStatus(group=group.name))
+        is_new = group.name not in recorded
+        entry, is_bound = recorded.get(group.name, GroupStatus(group=group.name)), not is_new
         with guard(group.name):
             own = [pair for pair in answers if pair[0].group == group.name]
             entry = _settle_all(_with_entry(check, entry), own, group)
             is_known = find_group_blocker(group) is None and bool(group.zones)
-            is_bound = group.name in recorded
             if is_known:
                 survey = _survey(group, _with_entry(check, entry))
+                entry = _record(survey, is_new=is_new)
                 is_bound = any(map(survey.is_bound, survey.members))
-                entry = _record(survey, is_new=group.name not in recorded)
             if (size := _measure(entry, check)) > left:
                 # Without a record its updated pods would count for nothing.
-                is_bound &= group.name in recorded
+                is_bound &= not is_new
                 entry = replace(entry, checks=())
             elif is_bound:
                 left -= size
