@@ -98,7 +98,7 @@ class Code(StrEnum):
         "wait until the time that the message names")
     HEALTH_CHECK_FAILED = ("health_check_failed", Family.WAITS,
         "no zone is begun: a check of its RolloutHealthCheck fails, finds no data, or gets errors",
-        "when it stays, revert the template if it is the cause, mend the check, or set"
+        "when it stays, revert, mend the check, or set"
         " grafana.com/rollout-health-check-bypass-until")
     HEALTH_CHECK_UNKNOWN = ("health_check_unknown", Family.WAITS,
         "no zone is begun: its RolloutHealthCheck is not known yet, or its status not written",

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.gates.metrics import GateMetrics
 from rollout_operator.model.names import PAUSED
 from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.telemetry.metrics import Metrics
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.controlplane
 STEP: Final = 30
 POLICIES: Final = "rollout_operator_multiaz_"
 RELEASES: Final = "rollout_operator_release_"
+HEALTH_CHECKS: Final = "rollout_operator_health_check_"
 WAITING: Final = "group_waiting rollout_group=ingester reason=paused"
 
 
@@ -59,6 +61,11 @@ def of_releases(expression: str) -> bool:
     return any(name.startswith(RELEASES) for name in metrics_of(expression))
 
 
+def of_health_checks(expression: str) -> bool:
+    """Return whether an expression reads series that only a process with health checks has."""
+    return any(name.startswith(HEALTH_CHECKS) for name in metrics_of(expression))
+
+
 async def test_dep97_dashboards_and_alerts_find_series(world: World) -> None:
     """DEP-97, DEP-74: after a rollout, an eviction and a downscale; ours and upstream's."""
     stage, start = ReviewStage(world), int(time.time())
@@ -70,7 +77,8 @@ async def test_dep97_dashboards_and_alerts_find_series(world: World) -> None:
     own = [each for each in alerts if not metrics_of(each) & OTHERS]
     assert len(own) == len(alerts) - 2
     everything = (*list_expressions(), *own)
-    shown = [each for each in everything if not (of_policies(each) or of_releases(each))]
+    parts = (of_policies, of_releases, of_health_checks)
+    shown = [each for each in everything if not any(is_of(each) for is_of in parts)]
     for expressions in (shown, [*DASHBOARD, *ALERTS]):
         assert list_empty(pages, start, world.namespace, expressions) == []
 
@@ -123,6 +131,17 @@ def test_dep97_panels_and_alert_of_policies_find_series() -> None:
     found = list_empty(pages, 1_700_000_000, "prod", releases)
     assert releases
     assert [each for each in found if not each.endswith(": no series")] == []
+
+
+def test_dep97_the_alert_of_health_checks_finds_series() -> None:
+    [alert] = [rule["expr"] for rule in load_rules() if of_health_checks(rule["expr"])]
+    metrics, pages = Metrics(), []
+    gates = GateMetrics(metrics.registry)
+    for _ in range(4):
+        gates.show_group("MultiAZRollout/db", is_blocked=True, is_misconfigured=False)
+        pages.append(b"".join(metrics.render()).decode())
+
+    assert list_empty(pages, 1_700_000_000, "prod", [drop_comparisons(alert)]) == []
 
 
 def fill_in(expression: str, namespace: str) -> str:
