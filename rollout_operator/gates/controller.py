@@ -222,7 +222,7 @@ class HealthCheckController(Feature):
             span = _TOGETHER
         for name in {version.name for version in (old, new) if version is not None}:
             self._wake(name, span)
-            self._wake_rollouts(name)
+            self._groups.wake(name)
 
     def _on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         # What is not recorded yet of a rollout holds it.
@@ -260,10 +260,7 @@ class HealthCheckController(Feature):
 
     def _wake_all_rollouts(self) -> None:
         for name in _list_names(self._context.sets.list_all()):
-            self._wake_rollouts(name)
-
-    def _wake_rollouts(self, name: str) -> None:
-        self._groups.wake(name)
+            self._groups.wake(name)
 
     def _observe(self, name: str) -> list[Group]:
         """Return the groups of which a StatefulSet is bound to a health check."""
@@ -326,7 +323,7 @@ class HealthCheckController(Feature):
             raise Refused.of(error.call, why, status=error.status) from error
         finally:
             # They show why it was not written, too.
-            self._wake_rollouts(watched.name)
+            self._groups.wake(watched.name)
         check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
         return check, written

@@ -17,7 +17,7 @@ from rollout_operator.gates.model import (
     read_watched,
     watch_health_check,
 )
-from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS, JsonObject, Resource
+from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
 from rollout_operator.model.names import HEALTH_CHECK, GroupName
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.controllers.fed_context import FedContext, FedInformer
@@ -35,18 +35,9 @@ TURNS: Final = 40
 class LateClient(FakeClient):
     """Answers a patch a turn after it is carried out."""
 
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        body = await super().patch(resource, namespace, name, patch, subresource)
-        await self.pause(f"answer {name}")
+    async def patch(self, *call: Any, **how: Any) -> bytes:
+        body = await super().patch(*call, **how)
+        await self.pause(f"answer {call[2]}")
         return body
 
 
