@@ -173,7 +173,9 @@ class PolicyCase(msgspec.Struct, frozen=True):
         last, batch = self.pause.batch, self.batch
         if last is None or batch is None:
             return True
-        if (last.policy_uid, last.number) == (batch.policy_uid, batch.number):
+        is_same = (last.policy_uid, last.number) == (batch.policy_uid, batch.number)
+        # Late on its way, it was sent before the last one was recorded.
+        if is_same or self.delete.sent_at < last.at:
             return True
         sets = self.state.world.window(self.owner.uid, self.known)
         is_for = last.set_name == self.owner.name
