@@ -204,6 +204,16 @@ class PolicyStatuses:
         cached = self._cached.get(self._namespace, name)
         return isinstance(cached, WatchedPolicy) and self.get(name) is not self._newest.get(name)
 
+    async def is_current(self, name: str) -> bool:
+        """Read a policy live, and return whether that is the known state.
+
+        Raises what `Reader.fetch` raises, and DecodeError.
+        """
+        known = self._newest.get(name)
+        await self._newest.read_back(MULTI_AZ_ROLLOUTS, name)
+        newest = self._newest.get(name)
+        return known is not None and known == newest
+
     async def settle(self, name: str) -> WatchedPolicy | None:
         """Return a policy, read back first where a write has no answer.
 
@@ -323,7 +333,9 @@ class PolicyController(Feature):
         self._now = partial(context.get_time, recording)
         self._placements = Placements(observing, namespace, context.pods, context.process.nodes)
         self._statuses = PolicyStatuses(recording, namespace, self.store, context.clock)
-        self._rule = PolicyRule(namespace, self._make_observer(observing), self.owners)
+        self._rule = PolicyRule(
+            namespace, self._make_observer(observing), self.owners, self._statuses.is_current
+        )
         self._attempts = context.make_attempts()
         self._switches = Switches(recording, self._attempts)
         metrics = PolicyMetrics(context.metrics.registry, namespace, REASONS)
@@ -547,16 +559,16 @@ class PolicyController(Feature):
         name = GroupName(case.watched.name)
         with self._rule.beginning(name, case.before, beginning.record):
             step = await self._carry_out(group, plan)
+            if beginning.again is None and beginning.error is None:
+                # A budget holds it, or the caches lag. A recorded batch is carried out in any case,
+                # so it is chosen by a live read.
+                await beginning.record(await self._rule.observe_live(group))
         if beginning.error is not None:
             # No delete was tried: the whole reconcile has failed, and backs off as such.
             self._held.pop(name, None)
             if plan.action is not None:
                 self._attempts.record_success(name_attempt(plan.action))
             raise beginning.error
-        if beginning.again is None:
-            # A budget holds it, or the caches lag. A recorded batch is carried out in any case, so
-            # it is chosen by a live read.
-            await beginning.record(await self._rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:

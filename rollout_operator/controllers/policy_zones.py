@@ -303,9 +303,15 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyRule(LabelRule):
     """Plans for the policies of one namespace, by their names."""
 
-    def __init__(self, namespace: str, observer: Observer, owners: Owners) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        observer: Observer,
+        owners: Owners,
+        is_current: Callable[[str], Awaitable[bool]],
+    ) -> None:
         super().__init__(observer)
-        self._namespace, self._owners = namespace, owners
+        self._namespace, self._owners, self._is_current = namespace, owners, is_current
         self._records: dict[GroupName, PolicyRecord] = {}
         self._beginnings: dict[GroupName, Callable[[Group], Awaitable[None]]] = {}
 
@@ -351,7 +357,10 @@ class PolicyRule(LabelRule):
 
     async def observe_live(self, cached: Group) -> Group:
         scope = self._find_scope(cached.name)
-        if scope is None:
+        # The record of a batch that begins is refused if the policy has changed. Of a batch that
+        # is recorded, perhaps by another process, the policy may be another one by now.
+        is_beginning = cached.name in self._beginnings
+        if scope is None or not (is_beginning or await self._is_current(cached.name)):
             return replace(cached, zones=(), unreadable=())
         return await self._observer.observe_selected(cached, scope.policy.selector.render())
 

@@ -268,8 +268,9 @@ class PolicyStage(Steps):
         """Let the StatefulSet controller be so late."""
         self.sandbox.cluster.lag_controller(timedelta(seconds=float(seconds)))
 
-    async def do_hide(self, letter: str = "") -> None:
-        self.trouble.hidden = f"db-{letter}" if letter else ""
+    async def do_hide(self, what: str = "") -> None:
+        """Let no news come of a zone, or of another object; of all again without either."""
+        self.trouble.hidden = f"db-{what}" if len(what) == 1 else what
 
     async def do_contest(self) -> None:
         """Have another client be first with every status."""
