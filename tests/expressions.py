@@ -7,9 +7,7 @@ one is for Prometheus to say, in `tests/promql`.
 import re
 from typing import Final
 
-from prometheus_client.metrics import MetricWrapperBase
-
-from rollout_operator.telemetry.exposition import Rebuilt
+from rollout_operator.telemetry.exposition import MetricFamily, Rebuilt
 from tests.own_metrics import make_all_metrics
 
 FUNCTIONS: Final = {
@@ -29,9 +27,11 @@ def map_own_metrics() -> dict[str, set[str]]:
     """Return the labels of our metrics by name, also of what is off by default."""
     collectors = make_all_metrics().registry._collector_to_names  # there is no public list of them
     return {
-        str(one._name): set(one._labels if isinstance(one, Rebuilt) else one._labelnames)
+        str(one._name if isinstance(one, Rebuilt) else one.name): set(
+            one._labels if isinstance(one, Rebuilt) else one.label_names
+        )
         for one in collectors
-        if isinstance(one, MetricWrapperBase | Rebuilt)
+        if isinstance(one, MetricFamily | Rebuilt)
     } | {
         POLICIES: {"type", "webhook", "policy"},
         "process_cpu_seconds": set(),

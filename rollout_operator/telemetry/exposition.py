@@ -5,15 +5,18 @@ library's writer: whole numbers carry no fraction (`le="1"`), there are no `_cre
 works in steps of about 2 ms, because a scrape runs on the event loop between two reconciles.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import ClassVar, Final, Self
 
-import prometheus_client
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
+from prometheus_client.utils import floatToGoString
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,41 +26,190 @@ PIECE: Final = 500
 # Prometheus knows no better for these types of the library.
 _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge"}
 
+_name_bound: Final = cache(floatToGoString)
+
 Series = Iterable[tuple[Sequence[str], float]]
 """Values of the labels, each combination once, and the value."""
 
 
-class _InPieces(MetricWrapperBase):
-    """A family that gives itself as several `Metric` of the same name, one after the other."""
+class MetricFamily:
+    """A family, or one of its series where it has labels: thousands of these, so they are slim.
+
+    Given as several `Metric` of the same name, one after the other.
+    """
+
+    __slots__ = ("_series", "_text", "label_names", "name")
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Iterable[str] = (),
+        *,
+        registry: CollectorRegistry | None,
+    ) -> None:
+        self.name = name.removesuffix("_total")
+        self.label_names = tuple(labels)
+        self._text = text
+        self._series: dict[tuple[str, ...], Self] = {}
+        self._begin()
+        if registry is not None:
+            registry.register(self)
+
+    def labels(self, *values: object, **named: object) -> Self:
+        """Return the series of these values, which begins at zero."""
+        key = tuple(map(str, values or map(named.__getitem__, self.label_names)))
+        series = self._series.get(key)
+        if series is None:
+            if len(key) != len(self.label_names):
+                raise ValueError(f"{self.name} has the labels {self.label_names}")
+            series = self._series[key] = object.__new__(type(self))
+            series._begin_in(self)
+        return series
+
+    def remove_by_labels(self, labels: Mapping[str, str]) -> None:
+        """Remove all series with these labels, of which all must be known."""
+        wanted = [(self.label_names.index(name), value) for name, value in labels.items()]
+        for key in [*self._series]:
+            if all(key[place] == value for place, value in wanted):
+                del self._series[key]
+
+    def describe(self) -> Iterator[Metric]:
+        yield Metric(self.name, self._text, self.kind)
 
     def collect(self) -> Iterator[Metric]:
         """Yield at least one piece; the next is read only when the caller wants it.
 
         The series are those of the start, whatever is added or removed meanwhile.
         """
-        piece = self._begin()
-        for suffix, labels, value, time, exemplar, *_ in self._samples():
-            if len(piece.samples) >= PIECE:
-                yield piece
-                piece = self._begin()
-            piece.add_sample(self._name + suffix, labels, value, time, exemplar)
+        (piece,) = self.describe()
+        for values, series in [*self._series.items()] if self.label_names else [((), self)]:
+            labels = dict(zip(self.label_names, values, strict=True))
+            for suffix, more, value, exemplar in series._read():
+                if len(piece.samples) >= PIECE:
+                    yield piece
+                    (piece,) = self.describe()
+                name = self.name + suffix
+                piece.add_sample(name, {**labels, **more}, value, exemplar=exemplar)
         yield piece
 
-    def _begin(self) -> Metric:
-        (head,) = self.describe()
-        return head
+    def _begin(self) -> None:
+        """Begin at zero."""
+        raise NotImplementedError
+
+    def _begin_in(self, family: Self) -> None:
+        """Begin at zero, as a series of a family."""
+        self._begin()
+
+    def _read(self) -> Iterable[tuple[str, Mapping[str, str], float, Exemplar | None]]:
+        """Return suffix of the name, labels besides those of the series, value and exemplar."""
+        raise NotImplementedError
 
 
-class Counter(_InPieces, prometheus_client.Counter):
-    pass
+class Counter(MetricFamily):
+    __slots__ = ("_value",)
+    kind = "counter"
+
+    def inc(self, amount: float = 1) -> None:
+        self._value += amount
+
+    def _begin(self) -> None:
+        self._value = 0.0
+
+    def _read(self) -> Iterable[tuple[str, Mapping[str, str], float, Exemplar | None]]:
+        return (("_total", {}, self._value, None),)
 
 
-class Gauge(_InPieces, prometheus_client.Gauge):
-    pass
+class Gauge(MetricFamily):
+    __slots__ = ("_read_value", "_value")
+    kind = "gauge"
+    _read_value: Callable[[], float] | None
+    _value: float
+
+    def inc(self, amount: float = 1) -> None:
+        self._value += amount
+
+    def dec(self) -> None:
+        self._value -= 1
+
+    def set(self, value: float) -> None:
+        self._value = float(value)
+
+    @contextmanager
+    def track_inprogress(self) -> Iterator[None]:
+        """Count the block while it runs."""
+        self.inc()
+        try:
+            yield
+        finally:
+            self.dec()
+
+    def set_function(self, read: Callable[[], float]) -> None:
+        """Show what `read()` returns at each scrape."""
+        self._read_value = read
+
+    def _begin(self) -> None:
+        self._value, self._read_value = 0.0, None
+
+    def _read(self) -> Iterable[tuple[str, Mapping[str, str], float, Exemplar | None]]:
+        value = self._value if self._read_value is None else self._read_value()
+        return (("", {}, value, None),)
 
 
-class Histogram(_InPieces, prometheus_client.Histogram):
-    pass
+class Histogram(MetricFamily):
+    __slots__ = ("_bounds", "_counts", "_exemplars", "_sum")
+    kind = "histogram"
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Iterable[str] = (),
+        *,
+        registry: CollectorRegistry | None,
+        buckets: Sequence[float],
+    ) -> None:
+        self._bounds = (*map(float, buckets), math.inf)
+        super().__init__(name, text, labels, registry=registry)
+
+    @property
+    def bounds(self) -> Sequence[float]:
+        return self._bounds
+
+    def observe(self, amount: float, exemplar: Mapping[str, str] | None = None) -> None:
+        self._sum += amount
+        place = bisect_left(self._bounds, amount)
+        self._counts[place] += 1
+        if exemplar:
+            self._exemplars[place] = Exemplar(dict(exemplar), amount, time.time())
+
+    @contextmanager
+    def time(self) -> Iterator[None]:
+        """Observe how many seconds the block takes, however it ends."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.observe(time.perf_counter() - begin)
+
+    def _begin(self) -> None:
+        self._sum = 0.0
+        self._counts = [0] * len(self._bounds)
+        self._exemplars: dict[int, Exemplar] = {}
+
+    def _begin_in(self, family: Self) -> None:
+        self._bounds = family._bounds
+        self._begin()
+
+    def _read(self) -> Iterable[tuple[str, Mapping[str, str], float, Exemplar | None]]:
+        total = 0
+        for place, count in enumerate(self._counts):
+            total += count
+            bound = {"le": _name_bound(self._bounds[place])}
+            yield "_bucket", bound, total, self._exemplars.get(place)
+        yield "_count", {}, total, None
+        yield "_sum", {}, self._sum, None
 
 
 class Rebuilt(Collector):
@@ -106,7 +258,7 @@ class Registry(CollectorRegistry):
     def forget(self, **labels: str) -> None:
         """Remove the series with these labels from all families that have such labels."""
         for family in self._families.values():
-            if isinstance(family, _InPieces) and labels.keys() <= {*family._labelnames}:
+            if isinstance(family, MetricFamily) and labels.keys() <= {*family.label_names}:
                 family.remove_by_labels(labels)
 
     def for_namespace(self, namespace: str) -> "Registry":

@@ -17,8 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
-from prometheus_client import ProcessCollector
-from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.process_collector import ProcessCollector
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
@@ -38,6 +37,7 @@ from rollout_operator.telemetry.exposition import (
     Counter,
     Gauge,
     Histogram,
+    MetricFamily,
     Registry,
     Series,
     render,
@@ -46,7 +46,7 @@ from rollout_operator.telemetry.exposition import (
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import tracing
 
-F = TypeVar("F", bound=MetricWrapperBase)
+F = TypeVar("F", bound=MetricFamily)
 
 _GROUP: Final = ("rollout_group",)
 _ZONE_PODS: Final = {

@@ -96,8 +96,7 @@ class PolicyMetrics:
             shown.completed = before.completed
             for zone in before.zones:
                 if zone not in shown.zones:
-                    self._batches.remove(self._namespace, name, zone)
-                    self._deleted.remove(self._namespace, name, zone)
+                    self._registry.forget(namespace=self._namespace, name=name, zone=zone)
         for zone in shown.zones:
             self._batches.labels(self._namespace, name, zone)
             self._deleted.labels(self._namespace, name, zone)

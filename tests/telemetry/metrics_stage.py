@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from prometheus_client.metrics import MetricWrapperBase
-
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Webhook, WebhookConfiguration, list_failure_policies
 from rollout_operator.model.outcome import (
@@ -26,7 +24,7 @@ from rollout_operator.model.outcome import (
 )
 from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.exposition import Rebuilt
+from rollout_operator.telemetry.exposition import MetricFamily, Rebuilt
 from rollout_operator.telemetry.metrics import WAIT_CODES, GroupState, GroupStates, Metrics, Subject
 from rollout_operator.telemetry.policies import PolicyMetrics
 from tests.builders import zone
@@ -104,10 +102,10 @@ class MetricsStage(Steps):
         """Show each family that there may be, with its labels, and its buckets."""
         found = set()
         for one in make_all_metrics().registry._collector_to_names:
-            if isinstance(one, MetricWrapperBase):
-                labels = ",".join(one._labelnames)
-                bounds = [f"{bound:.12g}" for bound in getattr(one, "_upper_bounds", ())]
-                found.add(f"{one._name} {one._type} {{{labels}}} {' '.join(bounds)}".rstrip())
+            if isinstance(one, MetricFamily):
+                labels = ",".join(one.label_names)
+                bounds = [f"{bound:.12g}" for bound in getattr(one, "bounds", ())]
+                found.add(f"{one.name} {one.kind} {{{labels}}} {' '.join(bounds)}".rstrip())
             elif isinstance(one, Rebuilt):
                 found.add(f"{one._name} rebuilt {{{','.join(one._labels)}}}")
         return "\n".join(sorted(name.removeprefix("rollout_operator_") for name in found))

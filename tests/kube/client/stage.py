@@ -372,13 +372,13 @@ class CallStage(stories.Steps):
 
     async def do_counted(self) -> str:
         metrics = self.server.metrics
-        limited = metrics.api_rate_limited.labels("core")._value.get()
-        other = metrics.client_invalid_cluster.labels("api_pods", "http", "ops")._value.get()
+        limited = metrics.api_rate_limited.labels("core")._value
+        other = metrics.client_invalid_cluster.labels("api_pods", "http", "ops")._value
         return f"limited {limited:g}, of another cluster {other:g}"
 
     async def do_latency(self) -> str:
         labels = ("core/v1/pods object", "GET", "200")
-        total = self.server.metrics.api_request_duration.labels(*labels)._sum.get()
+        total = self.server.metrics.api_request_duration.labels(*labels)._sum
         return "short" if total < 0.15 else f"{total} s"
 
     async def do_time(self) -> str:
