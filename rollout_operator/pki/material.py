@@ -4,7 +4,6 @@ Who holds them needs no cryptography: `pki.manager` has `pki.certificates` answe
 its own.
 """
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -50,6 +49,8 @@ class KeyMaterial:
 
 def _fingerprint(pem: bytes) -> str:
     """Return a short text that is the same for the same PEM, for logs."""
+    import hashlib  # only for logs: a process that answers one question needs none
+
     return hashlib.sha256(pem).hexdigest()[:12] if pem else "none"
 
 
