@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.machinery import PathFinder
+from types import ModuleType
 from typing import Final, Protocol, TextIO, cast
 
 import msgspec
@@ -78,14 +80,31 @@ _LEAN: Final = {
 }
 
 
+# With its own `__init__` it brings servers, for 0.6 MiB and 7 ms.
+_METRICS: Final = "prometheus_client"
+
+
+def _register_empty(name: str) -> bool:
+    """Have modules of a package imported without the package; return False where it is there."""
+    if name in sys.modules or (spec := PathFinder.find_spec(name)) is None:
+        return False
+    package = ModuleType(name)
+    package.__path__ = list(spec.submodule_search_locations or ())
+    sys.modules[name] = package
+    return True
+
+
 @contextmanager
 def import_lean() -> Iterator[None]:
     """Import libraries inside without what costs time and memory and is not used."""
     before = {name: os.environ.get(name) for name in _LEAN}
     os.environ.update(_LEAN)
+    empty = _register_empty(_METRICS)
     try:
         yield
     finally:
+        if empty:
+            del sys.modules[_METRICS]
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
