@@ -4,7 +4,6 @@ Flags are declared in the order of the help. A flag beats a variable, a variable
 Which combinations are refused is decided in `checks`, how words become values in `grammar`.
 """
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +34,7 @@ from rollout_operator.model.units import quote
 
 UNLIMITED: Final = timedelta.max
 """The limit for `-kubernetes.client-timeout=0`."""
-_TIMEOUT: Final = dataclasses.replace(
-    DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED
-)
+_TIMEOUT: Final = replace(DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED)
 
 ACTIVE: Final = "active"
 SHADOW: Final = "shadow"
@@ -77,7 +74,8 @@ _WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True)
+# What is compared and shown is a `Config`: its methods cost milliseconds at each start.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OperatorFlags:
     namespace: str = flag(
         "kubernetes.namespace", TEXT, "", _KUBERNETES,

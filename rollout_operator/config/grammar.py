@@ -9,9 +9,11 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
+
+import msgspec
 
 from rollout_operator.model.names import ConfigError, ExitCode, InvalidInput, OperatorError
 from rollout_operator.model.units import (
@@ -63,8 +65,7 @@ class HelpRequested(OperatorError):
         self.is_full = is_full
 
 
-@dataclass(frozen=True, slots=True)
-class FlagKind(Generic[T]):
+class FlagKind(msgspec.Struct, Generic[T], frozen=True):
     """A type of flag: its word in the usage, and its text in both directions."""
 
     word: str
@@ -75,8 +76,7 @@ class FlagKind(Generic[T]):
     """A flag without a value is true."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag(Generic[T]):
+class Flag(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     name: str
     kind: FlagKind[T]
     default: T
@@ -116,12 +116,11 @@ def map_flags(settings: type[Any]) -> dict[str, Flag[Any]]:
     return {each.name: each.metadata["flag"] for each in fields(settings) if each.metadata}
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedArguments:
+class ParsedArguments(msgspec.Struct, frozen=True):
     """The parsed words: a value for each flag, and the words after the flags."""
 
     leftovers: tuple[str, ...] = ()
-    _given: dict[str, object] = field(default_factory=dict)
+    _given: dict[str, object] = {}
 
     def value(self, flag: Flag[T]) -> T:
         return cast(T, self._given.get(flag.name, flag.default))

@@ -1,6 +1,5 @@
 """What the words after `simulate` request: its flags, their checks, and the help text."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -55,12 +54,12 @@ _FILES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
 _CHANGES: Final[FlagKind[tuple[Any, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
 )
-_OTHER_CHANGES: Final = dataclasses.replace(
+_OTHER_CHANGES: Final = replace(
     _CHANGES, parse=lambda text: (replace(parse_change(text), flag="versus"),)
 )
 _REPEATED: Final = ("files", "changes", "versus", "stuck")
 # Converted once all else is known to be right.
-_MOMENT: Final[FlagKind[Any]] = dataclasses.replace(TEXT, show=lambda _: "")
+_MOMENT: Final[FlagKind[Any]] = replace(TEXT, show=lambda _: "")
 _OUTPUT: Final[FlagKind[Any]] = TEXT
 
 _HEAD: Final = """\
@@ -219,7 +218,7 @@ def _gather(gathering: Flag[Any]) -> Flag[Any]:
         gathered.extend(gathering.kind.parse(text))
         return tuple(gathered)
 
-    return dataclasses.replace(gathering, kind=dataclasses.replace(gathering.kind, parse=take))
+    return replace(gathering, kind=replace(gathering.kind, parse=take))
 
 
 def _list_problems(
