@@ -272,6 +272,8 @@ class _Index(Generic[Cached, _Tag]):
         self._items: dict[_Tag, dict[Key, Cached]] = {}
 
     def tagged(self, *tags: _Tag) -> Sequence[Cached]:
+        if len(tags) == 1:  # as nearly always
+            return tuple(self._items.get(tags[0], {}).values())
         found: dict[Key, Cached] = {}
         for tag in tags:
             found.update(self._items.get(tag, {}))

@@ -99,7 +99,7 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
         return range(self.first_ordinal, self.first_ordinal + self.replicas)
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     uid: Uid
