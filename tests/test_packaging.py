@@ -179,7 +179,7 @@ def test_both_stages_have_the_python_that_the_launcher_names() -> None:
     """D-03: byte code and wheels are made for one minor version. Debian 13 has 3.13."""
     first = (ROOT / "image" / "rollout-operator").read_text().splitlines()[0]
 
-    assert first == "#!/usr/bin/python3.13 -IB"
+    assert first == "#!/usr/bin/python3.13 -IBS"
     pinned = r"(@sha256:[0-9a-f]{64})?$"
     assert re.search(rf"^ARG BUILD=\S+/python:3\.13-slim-trixie{pinned}", DOCKERFILE, re.MULTILINE)
     pattern = rf"^ARG RUNTIME=\S+/python3-debian13:nonroot{pinned}"
