@@ -28,6 +28,7 @@ from benchmarks import (
     scaling_delays,
     scaling_idle,
     scaling_up,
+    start,
     sync,
     watchers,
 )
@@ -45,6 +46,7 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "rollout": rollout.measure,
     "memory": memory.measure,
     "namespaces": namespaces.measure,
+    "start": start.measure,
     "sync": sync.measure,
     "events": events.measure,
     "plans": plans.measure,

@@ -65,6 +65,30 @@ def limit_memory(size: int) -> Iterator[MemoryLimit | None]:
         folder.rmdir()
 
 
+@contextmanager
+def limit_processor(share: float) -> Iterator[Path | None]:
+    """Yield the folder of a group that has this share of one core, or None as above.
+
+    In each tenth of a second, as kubelets set it.
+    """
+    is_v1 = (_GROUPS / "cpu").is_dir()
+    folder = (_GROUPS / "cpu" if is_v1 else _GROUPS) / f"test-{secrets.token_hex(4)}"
+    quota = round(share * 100_000)
+    try:
+        folder.mkdir()
+        limit = folder / ("cpu.cfs_quota_us" if is_v1 else "cpu.max")
+        limit.write_text(str(quota) if is_v1 else f"{quota} 100000")
+    except OSError:
+        if folder.is_dir():
+            folder.rmdir()
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        folder.rmdir()
+
+
 def contained(root: Path, user: str, limit: MemoryLimit | None, *command: str) -> tuple[str, ...]:
     """Return the words that run a command so, as `user`, which is `uid:gid`."""
     group = str(limit.folder) if limit else ""

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.thorough
 SLOW, PLANE, PROOF = pytest.mark.slow, pytest.mark.controlplane, pytest.mark.prove
 ALL: Final[Mapping[str, tuple[str, tuple[pytest.MarkDecorator, ...]]]] = {
     "memory": ("rss_6_pods_idle_mib>0 cache_bytes_per_pod>0", ()),
+    "start": ("ready_60_pods_cpu_s>0 rss_60_pods_mib>0", ()),
     "sync": ("uvloop_list_stall_work_ms>0", ()),
     "events": ("", ()),
     "plans": ("", ()),
