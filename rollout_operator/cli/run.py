@@ -18,7 +18,8 @@ _MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 
 # Parameters of mallopt(3), in bytes.
-_MMAP_THRESHOLD: Final = (-3, 256 * 1024)
+# Above the 256 KiB that uvloop allocates for each read of a TLS connection.
+_MMAP_THRESHOLD: Final = (-3, 320 * 1024)
 _TRIM_THRESHOLD: Final = (-1, 1024 * 1024)
 
 
