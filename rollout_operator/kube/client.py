@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -251,14 +252,15 @@ class _Exchange:
         headers = {**transport.headers, "Content-Type": request.content_type}
         if transport.credential is not None:
             headers["Authorization"] = await transport.credential.show_current()
-        return await transport.rest.request(
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return await transport.session.request(
             request.call.method,
-            f"{transport.host}{request.call.path}",
-            query_params=list(request.query.items()),
+            f"{transport.host}{request.call.path}{query}",
             headers=headers,
-            body=request.body,
-            _preload_content=False,
-            _request_timeout=aiohttp.ClientTimeout(
+            data=None if request.body is None else msgspec.json.encode(request.body),
+            proxy=transport.proxy,
+            server_hostname=transport.server_name,
+            timeout=aiohttp.ClientTimeout(
                 total=None, connect=connect, sock_connect=connect, sock_read=silence
             ),
         )

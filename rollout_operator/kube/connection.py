@@ -38,10 +38,9 @@ from rollout_operator.kube.kubeconfig import (
 )
 from rollout_operator.kube.lean import (
     Configuration,
-    RestClient,
     config_exception,
     load_incluster,
-    new_rest_client,
+    new_connector,
 )
 from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER, ConfigError
 from rollout_operator.model.units import find_url_problem, quote
@@ -122,7 +121,7 @@ class PageSizes:
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """What clients share. Close it last."""
 
-    rest: RestClient
+    session: aiohttp.ClientSession
     host: str
     """The URL before each path."""
     headers: dict[str, str]
@@ -135,9 +134,12 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """One for all clients: a live read needs no attempt of its own to learn what a cache has."""
     log_in: str = ""
     """What a person can do where the API server refuses our credentials."""
+    proxy: str | None = None
+    server_name: str | None = None
+    """The name in the server's certificate, where that is not the one in `host`."""
 
     async def close(self) -> None:
-        await self.rest.close()
+        await self.session.close()
 
 
 def open_transport(
@@ -158,14 +160,12 @@ def open_transport(
     if proxy and (problem := find_url_problem(proxy, PROXY_SCHEMES)):
         scheme = configuration.host.partition(":")[0].upper()
         raise ConfigError(f"environment variable {scheme}_PROXY {problem}")
-    configuration.proxy = proxy
     try:
-        rest = new_rest_client(configuration)
+        connector = new_connector(configuration)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"certificates for {configuration.host}: {error}") from error
-    rest.pool_manager = _session(rest.pool_manager, headers)
     return Transport(
-        rest=rest,
+        session=_open_session(connector, headers),
         host=configuration.host,
         headers=_headers(namespace),
         credential=credential,
@@ -173,6 +173,8 @@ def open_transport(
         clock=clock,
         server_clock=ServerClock(clock),
         page_sizes=PageSizes(clock),
+        proxy=proxy,
+        server_name=configuration.tls_server_name,
     )
 
 
@@ -192,17 +194,15 @@ def _headers(namespace: str) -> dict[str, str]:
     }
 
 
-def _session(
-    libs: aiohttp.ClientSession, headers: Sequence[tuple[str, str]]
+def _open_session(
+    connector: aiohttp.BaseConnector, headers: Sequence[tuple[str, str]]
 ) -> aiohttp.ClientSession:
-    """Return a session over the connector, and so the TLS context, of the library's session.
+    """Return a session of our own over the library's connector.
 
     The library's session reads the environment and ~/.netrc for each request, in threads: two
     hand-overs before every call, and a netrc entry that matches makes every call fail. It also
     follows redirects and silently repeats a GET, DELETE or PUT whose connection broke.
     """
-    connector = libs.connector
-    libs.detach()
     return aiohttp.ClientSession(
         connector=connector,
         headers=headers,

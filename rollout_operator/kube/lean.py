@@ -10,13 +10,13 @@ and says why. If the whole package was imported before, it is used instead.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, cast
 
 import aiohttp
 import msgspec
@@ -46,29 +46,18 @@ class Configuration(msgspec.Struct, kw_only=True):
     proxy_headers: Mapping[str, str] | None = None
 
 
-class RestClient(Protocol):
-    """What we use of the library's `RESTClientObject`."""
+def new_connector(configuration: Configuration) -> aiohttp.BaseConnector:
+    """Return a connector with TLS; needs a running loop.
 
-    pool_manager: aiohttp.ClientSession
-
-    async def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        query_params: Sequence[tuple[str, str]],
-        headers: Mapping[str, str],
-        body: object,
-        _preload_content: bool,
-        _request_timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse: ...
-
-    async def close(self) -> None: ...
-
-
-def new_rest_client(configuration: Configuration) -> RestClient:
-    """Return a client; needs a running loop. Raises OSError if CA or key cannot be read."""
-    return cast(RestClient, _load_lean("client.rest").RESTClientObject(configuration))
+    Raises OSError if CA or key cannot be read.
+    """
+    session: aiohttp.ClientSession = (
+        _load_lean("client.rest").RESTClientObject(configuration).pool_manager
+    )
+    connector = session.connector
+    assert connector is not None
+    session.detach()
+    return connector
 
 
 def load_incluster(

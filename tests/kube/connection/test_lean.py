@@ -32,7 +32,7 @@ def test_a_client_costs_few_modules_and_little_memory() -> None:
         before = resident()
 
         async def main():
-            await lean.new_rest_client(lean.Configuration()).close()
+            await lean.new_connector(lean.Configuration()).close()
 
         asyncio.run(main())
         ours = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
@@ -64,11 +64,11 @@ def test_a_library_that_is_there_already_is_used_as_it_is() -> None:
     kind, same = run("""
         import kubernetes_asyncio.client
         from rollout_operator.kube import lean
+        rest = kubernetes_asyncio.client.rest
 
         async def main():
-            client = lean.new_rest_client(lean.Configuration())
-            await client.close()
-            return isinstance(client, kubernetes_asyncio.client.rest.RESTClientObject)
+            await lean.new_connector(lean.Configuration()).close()
+            return sys.modules["kubernetes_asyncio.client.rest"] is rest
 
         print(type(kubernetes_asyncio.client.CoreV1Api).__name__)
         print(asyncio.run(main()))
