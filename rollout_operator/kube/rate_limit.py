@@ -112,6 +112,8 @@ class RateLimiter:
         if self._qps <= 0 or self._burst <= 0:
             return
         bucket = self._get_bucket(group)
+        if bucket.take_at_once():
+            return
         due = bucket.next_due(priority)
         if within is not None and due > within:
             raise Throttled(
@@ -192,6 +194,14 @@ class _Bucket:
         self._fill()
         missing = self._compute_place(self._rank(priority)) + 1 - self._tokens
         return timedelta(seconds=max(missing - _ROUNDING, 0) / self._qps)
+
+    def take_at_once(self) -> bool:
+        """Take a token that nobody waits for, if there is one."""
+        self._fill()
+        if self._line or self._tokens < 1 - _ROUNDING:
+            return False
+        self._tokens -= 1
+        return True
 
     async def take(self, priority: Priority) -> None:
         rank = self._rank(priority)
