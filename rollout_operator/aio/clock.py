@@ -4,6 +4,7 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final, Protocol
 
 # `Date` headers have whole seconds: by so much the truth may be later.
@@ -62,7 +63,7 @@ class ServerClock:
     def record_header(self, date: str) -> None:
         """Take the header `Date` of an answer that came just now; nonsense is ignored."""
         try:
-            self.record(parsedate_to_datetime(date).astimezone(UTC))
+            self.record(_parse_date(date))
         except (ValueError, OverflowError):
             return
 
@@ -82,6 +83,12 @@ class ServerClock:
         """
         starts = [start for start in (self._best, self._before) if start is not None]
         return max(starts) + self._clock.elapsed() if starts else None
+
+
+# Answers of one second have the same header, and its parser is slow.
+@lru_cache(1)
+def _parse_date(header: str) -> datetime:
+    return parsedate_to_datetime(header).astimezone(UTC)
 
 
 def refine_time(shown: datetime | None, own: datetime) -> datetime:
