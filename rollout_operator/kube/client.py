@@ -7,8 +7,8 @@ broke, since a load balancer may have closed it while it was idle. Backing off i
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -64,7 +64,7 @@ from rollout_operator.model.names import ApiError, Throttled, UnknownOutcome, Un
 from rollout_operator.model.units import Confidential
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.spans import Span, get_trace_keys, tracing
+from rollout_operator.telemetry.spans import get_trace_keys, tracing
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
 _CONNECT_LIMIT: Final = timedelta(seconds=5)
@@ -210,7 +210,9 @@ class _Exchange:
 
     async def _send_once(self, request: HttpRequest) -> _Answer:
         call = request.call
-        with _traced(call) as span:
+        with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
+            if span.is_recorded:
+                span.set_attributes({"http.request.method": call.method, "url.path": call.path})
             if not request.has_turn:
                 await self.admit(call, min(request.within, request.sent_within or request.within))
             until_sent = self.fence(call.text) if call.is_write else None
@@ -220,27 +222,21 @@ class _Exchange:
         return answer
 
     async def _exchange(self, request: HttpRequest, connect: timedelta) -> _Answer:
-        call = request.call
+        call, clock = request.call, self.transport.clock
         limit = request.within.total_seconds()
-        with self._measured(call) as statuses, _translated(call, f"timed out after {limit:.3g}s"):
+        start, status = clock.elapsed(), "error"
+        try:
             async with asyncio.timeout(limit):
                 response = await self._send(request, connect.total_seconds())
                 if not call.is_proxied:
                     self.transport.server_clock.record_header(response.headers.get("Date", ""))
                 answer = await _receive(request, response)
-            statuses.append(f"{answer.status}")
-        return answer
-
-    @contextmanager
-    def _measured(self, call: Call) -> Iterator[list[str]]:
-        """Measure the duration, by the status that the block puts into the list, if any."""
-        clock = self.transport.clock
-        start = clock.elapsed()
-        statuses: list[str] = []
-        try:
-            yield statuses
+            status = f"{answer.status}"
+            return answer
+        except _LOST as error:
+            raise _translate(call, error, f"timed out after {limit:.3g}s") from error
         finally:
-            labels = (_describe(call), call.method, *(statuses or ["error"]))
+            labels = (_describe(call), call.method, status)
             duration = (clock.elapsed() - start).total_seconds()
             self.metrics.api_request_duration.labels(*labels).observe(
                 duration, dict(get_trace_keys())
@@ -292,31 +288,16 @@ def _choose_connect_limit(until_sent: timedelta | None) -> timedelta:
     return max(min(_CONNECT_LIMIT, until_sent), _SHORTEST)
 
 
-@contextmanager
-def _traced(call: Call) -> Iterator[Span]:
-    with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
-        if span.is_recorded:
-            span.set_attributes({"http.request.method": call.method, "url.path": call.path})
-        yield span
-
-
-@contextmanager
-def _translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
-    """Turn a lost connection or answer into Unreachable or UnknownOutcome, inside the block.
-
-    Must surround nothing of a caller's: a time-out of its own would be taken for ours.
-    """
-    try:
-        yield
-    except _LOST as error:
-        why = excerpt(_render_loss(error)) or (
-            timed_out if isinstance(error, TimeoutError) else type(error).__name__
-        )
-        if call.is_write and not isinstance(error, _NOTHING_SENT):
-            text = f"cannot tell whether {call.text} succeeded: no answer: {why}"
-            raise UnknownOutcome(text, call=call.text) from error
-        lost = _ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
-        raise lost.of(call.text, f"no answer: {why}") from error
+def _translate(call: Call, error: Exception, timed_out: str = "timed out") -> ApiError:
+    """Return Unreachable or UnknownOutcome for a lost connection or answer."""
+    why = excerpt(_render_loss(error)) or (
+        timed_out if isinstance(error, TimeoutError) else type(error).__name__
+    )
+    if call.is_write and not isinstance(error, _NOTHING_SENT):
+        text = f"cannot tell whether {call.text} succeeded: no answer: {why}"
+        return UnknownOutcome(text, call=call.text)
+    lost = _ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
+    return lost.of(call.text, f"no answer: {why}")
 
 
 def _render_loss(error: Exception) -> str:
@@ -699,9 +680,10 @@ async def _decode_line(line: bytes, call: Call) -> WatchEvent:
 
 async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:
     """Return what has arrived, empty at the end that the server made."""
-    with _translated(call):
-        try:
-            return await response.content.readany()
-        except aiohttp.SocketTimeoutError as error:
-            seconds = silence.total_seconds()
-            raise Unreachable.of(call.text, f"silent for {seconds:g}s") from error
+    try:
+        return await response.content.readany()
+    except aiohttp.SocketTimeoutError as error:
+        seconds = silence.total_seconds()
+        raise Unreachable.of(call.text, f"silent for {seconds:g}s") from error
+    except _LOST as error:
+        raise _translate(call, error) from error
