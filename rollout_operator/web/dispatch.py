@@ -122,9 +122,7 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
 
     def set_deadline(self, begin: timedelta, query: str) -> Deadline:
         """Return the deadline of a request with this query that began then."""
-        wanted = _read_timeout(query) if query else None
-        most = self.request_timeout
-        span = (most if wanted is None or wanted > most else wanted) * SHARE
+        span = _read_span(query, self.request_timeout)
         return Deadline(begin + span, span)
 
     async def answer(
@@ -237,13 +235,13 @@ def _json(text: str) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def _read_timeout(query: str) -> timedelta | None:
-    """Return the `timeout` that the API server appends to the path."""
+def _read_span(query: str, most: timedelta) -> timedelta:
+    """Return the time for an answer, by the `timeout` that the API server appends to the path."""
     try:
-        span = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
+        wanted = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
     except (InvalidInput, ValueError):
-        return None
-    return span if span > timedelta(0) else None
+        wanted = most
+    return (wanted if timedelta(0) < wanted < most else most) * SHARE
 
 
 def _describe_review(
