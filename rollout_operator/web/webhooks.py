@@ -15,7 +15,8 @@ from functools import partial
 from typing import Final, cast
 
 import msgspec
-from aiohttp import StreamReader, hdrs, web
+from aiohttp import HttpVersion11, StreamReader, hdrs, web
+from aiohttp.helpers import rfc822_formatted_time
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.decode.review import decode_review
@@ -64,6 +65,10 @@ _STOP_LIMIT: Final = timedelta(seconds=1)
 # nginx's number for a client that went away before the answer.
 _GONE: Final = 499
 _ANSWER: Final = {hdrs.CONTENT_TYPE: _JSON, hdrs.SERVER: SERVER}
+_HEAD: Final = (
+    "".join(["HTTP/1.1 200 OK\r\n", *(f"{name}: {value}\r\n" for name, value in _ANSWER.items())])
+    + "Content-Length: %d\r\nDate: %s\r\n%s\r\n"
+).encode()
 _TEXT: Final = {
     hdrs.CONTENT_TYPE: "text/plain; charset=utf-8",
     "X-Content-Type-Options": "nosniff",
@@ -211,6 +216,8 @@ class WebhookServer:
             return _reject(error.status, str(error), closes=error.closes)
         cast(ReviewConnection, request.protocol).begin_review()
         body = await self._reviewer.answer(path, review, deadline, partial(_keep_trace, request))
+        if request.version == HttpVersion11:
+            return _Answer(body=body)
         return web.Response(body=body, headers=_ANSWER)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
@@ -221,6 +228,26 @@ class WebhookServer:
             await response.write_eof()
         except ConnectionError:
             return  # the client has gone; the server sees the same and cleans up
+
+
+class _Answer(web.Response):
+    """A review's answer over HTTP/1.1, with the head that aiohttp would put together slowly."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Send all of it, once."""
+        if self._eof_sent:
+            return
+        if self._keep_alive is None:
+            self._keep_alive = request.keep_alive
+        last = b"" if self._keep_alive else b"Connection: close\r\n"
+        date = rfc822_formatted_time().encode()
+        body = cast(bytes, self.body)
+        await request.writer.write(_HEAD % (len(body), date, last) + body)
+        await request.writer.drain()
+        self._eof_sent = True
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: `prepare` has sent all."""
 
 
 class Rejected(OperatorError):
