@@ -32,6 +32,8 @@ Render = Callable[[str, str, str, Mapping[str, object]], bytes]
 
 # An annotation may hold 256 KiB; a line of it helps no reader. In characters, before escaping.
 MAX_VALUE: Final = 8192
+# Characters of names and of what else is written again and again.
+_SHORT: Final = 64
 _MAX_DEPTH: Final = 6
 _MAX_ITEMS: Final = 256
 
@@ -96,9 +98,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def _logfmt(value: object) -> str:
-    # Most values are plain text, and each review writes ten.
+    # Most values are plain text, and each review writes ten, nearly all of them again and again.
     if type(value) is str:
-        return _logfmt_text(value)
+        return _logfmt_short(value) if len(value) <= _SHORT else _logfmt_text(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -116,6 +118,9 @@ def _logfmt_text(text: str) -> str:
     if text in {"", "null"} or _QUOTED_IN_LOGFMT.search(text):
         return _quote(text)
     return text if len(text) <= MAX_VALUE else _cut(text)
+
+
+_logfmt_short: Final = lru_cache(maxsize=512)(_logfmt_text)
 
 
 def _json(value: object) -> str:
