@@ -171,6 +171,7 @@ class Denials:
             ("hook", "user"),
             registry=registry,
         )
+        self._children: dict[tuple[str, str], Counter] = {}
         self._shown: dict[str, _Score] = {}
         self._candidates: Recent[str, _Score] = Recent(_MAX_CANDIDATES)
 
@@ -179,7 +180,11 @@ class Denials:
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
         """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
-        self._counter.labels(hook, self._choose_label(user, now / _HALF_LIFE)).inc()
+        labels = (hook, self._choose_label(user, now / _HALF_LIFE))
+        child = self._children.get(labels)
+        if child is None:  # looking it up by labels costs more than counting
+            child = self._children[labels] = self._counter.labels(*labels)
+        child.inc()
 
     def _choose_label(self, user: str, now: float) -> str:
         score = self._shown.get(user)
@@ -210,6 +215,7 @@ class Denials:
             return False
         self._candidates[seldom] = self._shown.pop(seldom)
         self._counter.remove_by_labels({"user": seldom})
+        self._children.clear()
         return True
 
 
