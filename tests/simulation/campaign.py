@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -223,9 +223,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     numbers: tuple[int, ...]
 
 
-Try = Callable[[Case], Failure | None]
-
-
 def run_case(case: Case, *, listens: bool = False) -> Outcome:
     scenario = get_scenario(case.scenario, case.size)
     return run(scenario, case.seed, only=case.only, listens=listens)
@@ -240,9 +237,9 @@ def find_failure(case: Case) -> Failure | None:
     return Failure(invariants=broken, numbers=outcome.numbers) if broken else None
 
 
-def shrink(case: Case, try_case: Try = find_failure, most_runs: int = MOST_RUNS) -> Case:
+def shrink(case: Case) -> Case:
     """Return a smaller case that breaks one of the promises that this one breaks, or this one."""
-    shrinker = _Shrinker(try_case, most_runs)
+    shrinker = _Shrinker()
     failure = shrinker.find(case)
     if failure is None:
         return case
@@ -252,8 +249,7 @@ def shrink(case: Case, try_case: Try = find_failure, most_runs: int = MOST_RUNS)
 
 @dataclass
 class _Shrinker:
-    _try_case: Try
-    _left: int
+    _left: int = MOST_RUNS
     """How many cases may still be run; after that no more failures are found."""
     invariants: frozenset[str] | None = None
     """Of which one has to be broken; None for any."""
@@ -263,7 +259,7 @@ class _Shrinker:
         if self._left == 0:
             return None
         self._left -= 1
-        failure = self._try_case(case)
+        failure = find_failure(case)
         if failure is None or self.invariants is None:
             return failure
         return failure if failure.invariants & self.invariants else None
