@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from msgspec.structs import replace
 from rollout_lab.trace.trace import WIDTH, trace_hash
 
 from tests.goldens import Golden
-from tests.simulation.traces import Director, GoldenTrace, Mishap, play_scenario, read_scenarios
+from tests.simulation.traces import GoldenTrace, play_scenario, read_scenarios
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
 BY_NAME: Final = {scenario.name: scenario for scenario in read_scenarios()}
@@ -48,19 +47,3 @@ def test_each_file_has_its_trace() -> None:
 def test_the_same_scenario_gives_the_same_trace_twice(name: str) -> None:
     """To the last call, not only to what a reader is shown."""
     assert trace_hash(play(name).history) == trace_hash(play_scenario(BY_NAME[name]).history)
-
-
-def test_a_mishap_that_never_comes_is_an_error() -> None:
-    """Else a trace of a crash could turn into one of a plain rollout, unnoticed by who updates."""
-    mishap = Mishap(verb="delete", pod="zone-x-0", kind="timeout", text="-")
-
-    with pytest.raises(AssertionError, match=r"zone-x-0.* never came"):
-        play_scenario(replace(BY_NAME["plain-rollout"], mishap=mishap))
-
-
-def test_a_scenario_that_never_rests_is_an_error() -> None:
-    async def roll_bad(director: Director) -> None:
-        await director.tell("roll bad; until-rolled")
-
-    with pytest.raises(AssertionError, match="waited in vain for all zones rolled out"):
-        play_scenario(replace(BY_NAME["plain-rollout"], play=roll_bad))
