@@ -51,7 +51,9 @@ class ScriptedPrometheus(Outbound):
         sandbox.api.on_commit(self._on_commit)
 
     async def send(self, request: Request) -> HttpAnswer:
-        assert request.form is not None, "a query"
+        if request.form is None:
+            self.queries.append(f"{request.url}")
+            return HttpAnswer(status=503 if self.how == "fail" else 200, body=b"")
         query = request.form["query"]
         self.queries.append(query)
         match self.how if f'pod=~"{self.pods}' in query or not self.pods else "true":

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
+import yaml
 from msgspec.structs import replace
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Called
@@ -78,8 +79,7 @@ class GateStage(operator.OperatorStage):
         spec["selector"] = {"matchLabels": {"rollout-operator/tests": "gates"}}
         for name, value in (change.split("=", 1) for change in changes):
             target = one if name.startswith("check.") else spec
-            text: object = int(value) if value.isdigit() else value
-            target[name.removeprefix("check.")] = text
+            target[name.removeprefix("check.")] = yaml.safe_load(value)
         call = ApiRequest(verb="create", resource=ROLLOUT_HEALTH_CHECKS, body=tree)
         if self._fetch() is not None:
             call = replace(call, verb="patch", name=NAME, content_type=MERGE_PATCH)
