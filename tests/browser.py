@@ -66,7 +66,6 @@ class Page:
                     return dict(message["result"])
 
     async def evaluate(self, script: str) -> Any:
-        """Return the value of an expression in the page."""
         answer = await self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )

@@ -50,7 +50,6 @@ class Module:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.arg, what: str) -> str:
-        """Return a finding that names file and line."""
         return f"{self.path.as_posix()}:{node.lineno}: {what}"
 
 

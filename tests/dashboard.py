@@ -53,7 +53,6 @@ def load_rows() -> dict[str, list[Panel]]:
 
 
 def render_dashboard() -> str:
-    """Return the file."""
     dashboard = {
         "uid": "rollout-operator-own",
         "title": "Rollout operator",

@@ -85,7 +85,6 @@ def shape(schema: Mapping[str, Any]) -> Any:
 
 
 def _sort(objects: Iterable[Object]) -> dict[str, dict[str, Object]]:
-    """Return objects by kind and name."""
     found: dict[str, dict[str, Object]] = {}
     for one in objects:
         found.setdefault(one["kind"], {})[one["metadata"]["name"]] = _shorten(one)

@@ -92,14 +92,12 @@ def name_a_target(request: Json, rng: random.Random) -> None:
 
 
 def change_path(request: Json, rng: random.Random) -> None:
-    """Say that pods are called on another path."""
     name_a_target(request, rng)
     for one in _make_whole(request):
         one["metadata"]["annotations"][PREPARE_PATH] = PATH
 
 
 def change_port(request: Json, rng: random.Random) -> None:
-    """Say that pods are called on another port."""
     name_a_target(request, rng)
     for one in _make_whole(request):
         one["metadata"]["annotations"][PREPARE_PORT] = PORT
@@ -132,7 +130,6 @@ def change_group(request: Json, rng: random.Random) -> None:
 
 
 def change_counts(request: Json, rng: random.Random) -> None:
-    """Say other numbers of replicas."""
     for one in _objects(request):
         _part(one, "spec")["replicas"] = rng.choice(_NUMBERS)
 

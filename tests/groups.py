@@ -89,5 +89,4 @@ def order_groups(groups: Iterable[str]) -> dict[bool, deque[str]]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
-    """Return what gives the tests to the workers."""
     return GroupScheduling(config, log)

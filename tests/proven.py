@@ -8,7 +8,6 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--prove`."""
     parser.addoption("--prove", action="store_true", help="run tests marked `prove`, and no other")
 
 

@@ -25,7 +25,6 @@ class RecordedTraces(msgspec.Struct, frozen=True):
         return [span.name for span in self.spans]
 
     def find(self, name: str) -> ReadableSpan:
-        """Return the only span of this name."""
         (found,) = [span for span in self.spans if span.name == name]
         return found
 

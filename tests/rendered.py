@@ -79,12 +79,10 @@ def lead_to(at: Path, folder: Path) -> str:
 
 
 def by_name(objects: list[Object]) -> Rendered:
-    """Return objects by kind and name."""
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
 def container_of(objects: Rendered, deployment: str = "rollout-operator") -> Object:
-    """Return the only container of an operator."""
     (only,) = objects["Deployment", deployment]["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
@@ -128,7 +126,6 @@ def default(name: str) -> Any:
 
 
 def leaves(value: object) -> Iterator[str]:
-    """Yield every text in an object."""
     match value:
         case dict():
             for inner in value.values():

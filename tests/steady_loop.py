@@ -98,7 +98,6 @@ def _read_starved() -> float:
 def pytest_asyncio_loop_factories(
     item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Return the loop of every asynchronous test."""
     if item.get_closest_marker("controlplane") is not None:
         return {"machine": asyncio.SelectorEventLoop}
     return {"steady": SteadyLoop}

@@ -169,7 +169,6 @@ class Stage:
     """
 
     async def play(self, commands: Sequence[str]) -> list[str]:
-        """Return what came of each command."""
         return [await self.act(command) for command in commands]
 
     async def act(self, command: str) -> str:

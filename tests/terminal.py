@@ -53,7 +53,6 @@ def _take_terminal() -> None:
 
 
 def read_until(master: int, awaited: str) -> str:
-    """Return what is shown until `awaited` is."""
     text, end = "", time.monotonic() + PATIENCE
     while awaited not in text:
         readable, _, _ = select.select([master], [], [], max(0.0, end - time.monotonic()))

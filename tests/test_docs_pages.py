@@ -103,7 +103,6 @@ SETTINGS: Final[dict[str, Any]] = yaml.load((ROOT / "mkdocs.yml").read_text(), P
 
 
 def _list_entries(entry: Any) -> list[str]:
-    """Return all strings of a navigation."""
     if isinstance(entry, str):
         return [entry]
     inner = entry.values() if isinstance(entry, dict) else entry

@@ -31,7 +31,6 @@ DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
 
 
 def versions(lock: Path) -> dict[str, str]:
-    """Return the locked version of each package."""
     matches = (PINNED.match(line) for line in lock.read_text().splitlines())
     return {match[1]: match[2] for match in matches if match}
 

@@ -11,8 +11,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 
 class TraceCollector(msgspec.Struct):
-    """What has come so far."""
-
     url: str = ""
     received: list[ResourceSpans] = []
 

@@ -63,7 +63,6 @@ def test_every_command_has_its_help_and_a_row_in_the_help(
 
 
 def run_python(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Run Python to its end."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60, **how}
     return subprocess.run([sys.executable, *words], text=True, check=False, **streams)
 

@@ -42,7 +42,6 @@ revision: {apiVersion: apps/v1, kind: ControllerRevision, data: {spec: {x: 1}}, 
 
 
 def shortest(kind: str, name: str) -> JsonObject:
-    """Return an object of `SHORTEST`."""
     return {**SHORTEST[kind], "metadata": {"name": name}}
 
 
@@ -92,7 +91,6 @@ def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> 
 
 
 def eviction(name: str, version: str = "v1", **options: object) -> JsonObject:
-    """Return an Eviction, with DeleteOptions where any are given."""
     body: JsonObject = {
         "apiVersion": f"policy/{version}",
         "kind": "Eviction",
@@ -102,7 +100,6 @@ def eviction(name: str, version: str = "v1", **options: object) -> JsonObject:
 
 
 def delete_options(**fields: object) -> JsonObject:
-    """Return the body of a delete."""
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
 
 
@@ -114,18 +111,15 @@ def owner(body: Json) -> JsonObject:
 
 
 def version_of(answer: ApiAnswer) -> str:
-    """Return the resourceVersion of an object or of a list."""
     body: Json = answer.body
     return str(body["metadata"]["resourceVersion"])
 
 
 def has_one_owner(answer: ApiAnswer) -> bool:
-    """Return whether an object has one owner left."""
     return len(tree(answer)["metadata"].get("ownerReferences", ())) == 1
 
 
 def is_going(answer: ApiAnswer) -> bool:
-    """Return whether an object is being deleted."""
     return "deletionTimestamp" in tree(answer)["metadata"]
 
 

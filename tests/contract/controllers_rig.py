@@ -76,7 +76,6 @@ class ControllerRig:
     # Acts
 
     async def create(self, body: JsonObject) -> None:
-        """POST a set."""
         spec: Json = body["spec"]
         self._is_held &= spec["template"]["spec"]["containers"][0]["image"] == HELD
         self._is_parallel |= spec["podManagementPolicy"] == PARALLEL
@@ -90,7 +89,6 @@ class ControllerRig:
         await self.rest("whole", has_steps=False)
 
     async def make(self, resource: Resource, body: JsonObject, target: str = "") -> None:
-        """POST any object."""
         self._is_settled = False
         with self.world.quietly():
             answer = await self.world.create(resource, body, target)
@@ -109,7 +107,6 @@ class ControllerRig:
         return answer
 
     async def delete(self, resource: Resource, name: str, **options: object) -> None:
-        """DELETE any object."""
         self._is_settled = False
         with self.world.quietly():
             answer = await self.world.delete(resource, name, delete_options(**options))
@@ -125,7 +122,6 @@ class ControllerRig:
         await self.patch(STATEFULSETS, "a/status", {"status": {"currentRevision": update}})
 
     async def change(self, name: str = "a", **spec: object) -> None:
-        """PATCH the spec of a set."""
         await self.patch(STATEFULSETS, name, {"spec": spec})
 
     async def version(self, version: str, name: str = "a") -> None:
@@ -194,11 +190,9 @@ class ControllerRig:
             await self.settle()
 
     async def drop(self, name: str = "a", policy: str = "Background") -> None:
-        """DELETE a set."""
         await self.delete(STATEFULSETS, name, propagationPolicy=policy)
 
     async def evict(self, pod: str) -> None:
-        """POST an eviction."""
         await self.make(PODS, eviction(pod), f"{pod}/eviction")
 
     async def stray(self, name: str, label: str) -> None:
@@ -217,11 +211,9 @@ class ControllerRig:
         )
 
     async def until_no_revisions(self) -> None:
-        """Wait until the revisions are gone."""
         await self.until("no revisions", lambda: not self.seen.revisions)
 
     async def until_set_going(self) -> None:
-        """Wait until the set is being deleted."""
         await self.until("going", lambda: is_going(self.seen.sets["a"]))
 
     async def until_owned(self, pod: str, *, is_owned: bool = True) -> None:
@@ -232,7 +224,6 @@ class ControllerRig:
         )
 
     async def until_disowned(self, pod: str) -> None:
-        """Wait until a pod has no owner."""
         await self.until_owned(pod, is_owned=False)
 
     async def until_lives(self, pod: str, number: int) -> None:
@@ -245,8 +236,6 @@ class ControllerRig:
         await self.until("in trouble", lambda: all(map(_shows_trouble, self.seen.pods.values())))
 
     async def until_status(self, **fields: int | None) -> None:
-        """Wait until the status of the set says this."""
-
         def holds() -> bool:
             status = self.seen.sets["a"]["status"]
             return all(status.get(key) == value for key, value in fields.items())
@@ -281,7 +270,6 @@ class ControllerRig:
         await self.until(f"{name} rolled", holds)
 
     async def until_gone(self, name: str) -> None:
-        """Wait until a set or pod does not exist."""
         await self.until(
             f"{name} gone", lambda: name not in self.seen.sets and name not in self.seen.pods
         )
@@ -356,7 +344,6 @@ class ControllerRig:
         self.world.record("the pod", revision=named, metadata=metadata, spec=spec)
 
     async def show_labels(self, name: str) -> None:
-        """Record the labels of a pod."""
         found = self.seen.pods[name]["metadata"]["labels"]
         shown = {key: value for key, value in sorted(found.items()) if key != REVISION_LABEL}
         self.world.record("labels", found=shown)

@@ -51,7 +51,6 @@ class Seen(msgspec.Struct):
 
     @property
     def sets(self) -> dict[str, Json]:
-        """Return the StatefulSets by name."""
         return self.objects[STATEFULSETS.plural]
 
     @property
@@ -60,7 +59,6 @@ class Seen(msgspec.Struct):
 
     @property
     def revisions(self) -> dict[str, Json]:
-        """Return the ControllerRevisions by name."""
         return self.objects[REVISIONS.plural]
 
     def take(self, plural: str, event: JsonObject) -> None:
@@ -119,7 +117,6 @@ class Seen(msgspec.Struct):
         return f"{name} #{self._lives[name].index(pod['metadata']['uid']) + 1}"
 
     def count_lives(self, name: str) -> int:
-        """Return how many pods of a name there have been."""
         return len(self._lives.get(name, ()))
 
     def call_revision(self, name: str) -> str:
@@ -127,7 +124,6 @@ class Seen(msgspec.Struct):
         return self._revisions.get(name, name or "none")
 
     def describe_pods(self) -> dict[str, str]:
-        """Return a line for each pod."""
         return {self.call_pod(pod): self._describe(pod) for pod in self.pods.values()}
 
     def _describe(self, pod: Json) -> str:
@@ -161,7 +157,6 @@ class Seen(msgspec.Struct):
         }
 
     def describe_revisions(self) -> dict[str, str]:
-        """Return a line for each revision."""
         return {
             self.call_revision(
                 name
@@ -207,22 +202,18 @@ class Seen(msgspec.Struct):
         }
 
     def versions(self, plural: str) -> Mapping[str, str]:
-        """Return the versions of the objects of a kind, by name."""
         return versions_of(self.objects[plural].values())
 
 
 def versions_of(objects: Iterable[Json]) -> dict[str, str]:
-    """Return versions by name."""
     return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in objects}
 
 
 def is_going(obj: Json) -> bool:
-    """Return whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def is_ready(pod: Json) -> bool:
-    """Return whether the condition Ready is true."""
     found = pod["status"].get("conditions", ())
     return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
 

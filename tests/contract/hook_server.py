@@ -20,7 +20,6 @@ class HookServer(ReviewServer):
         self.bundle = base64.b64encode(plane.pki.ca.read_bytes()).decode()
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer as the decision for this path says."""
         body = await request.read()
         verdict = await self.decisions[request.path](msgspec.json.decode(body)["request"])
         match verdict:

@@ -92,7 +92,6 @@ def _drop(value: dict[str, Json], key: str, names: tuple[str, ...]) -> None:
 
 
 def without_texts(value: Json) -> Json:
-    """Return JSON without messages."""
     if isinstance(value, list):
         return [without_texts(each) for each in value]
     if isinstance(value, dict):

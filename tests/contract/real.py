@@ -88,7 +88,6 @@ class RealSide:
     has_forgotten: bool = False
 
     async def call(self, request: ApiRequest) -> ApiAnswer:
-        """Send a request and return what came back."""
         path = _path_of(request)
         async with self.api.session.request(
             METHODS[request.verb],
@@ -121,23 +120,19 @@ class RealSide:
     async def watch(
         self, request: ApiRequest
     ) -> AsyncIterator[AsyncIterator[JsonObject] | ApiAnswer]:
-        """Open a watch: its events, or the refusal."""
         query = {**request.query, "watch": "true"}
         path = _path_of(request)
         async with self.api.session.get(path, params=query, read_bufsize=LONG_LINE) as came:
             yield _lines(came) if came.status == 200 else await _read(came)
 
     def hook_url(self, path: str) -> tuple[str, str]:
-        """Return URL and caBundle of a hook."""
         return f"https://localhost:{self.hooks.port}{path}", self.hooks.bundle
 
     def attend(self, path: str, decide: Decide) -> None:
-        """Let `decide` answer the reviews that come to `path`."""
         self.hooks.decisions[path] = decide
         self.has_hooks = True
 
     def clients(self) -> Clients:
-        """Return the operator's own client."""
         return self.client
 
     async def forget_past(self) -> None:
@@ -149,7 +144,6 @@ class RealSide:
         """Leave it to the server: it sends one some moments before a watch ends."""
 
     async def pause(self, span: timedelta) -> None:
-        """Let real time pass."""
         await asyncio.sleep(span.total_seconds())
 
     async def clear(self) -> None:

@@ -100,8 +100,6 @@ def _webhook(side: Side, configuration: str, hook: Hook) -> JsonObject:
 
 
 def allow(**more: object) -> Decide:
-    """Return a hook that says yes."""
-
     async def decide(_request: JsonObject) -> Verdict:
         return {"allowed": True, **more}
 
@@ -118,8 +116,6 @@ def deny(**status: object) -> Decide:
 
 
 def silent() -> Decide:
-    """Return a hook that never answers."""
-
     async def decide(_request: JsonObject) -> Verdict:
         return Silence()
 
@@ -142,7 +138,6 @@ def patching(*steps: JsonObject, **more: object) -> Decide:
 
 
 def answer_review(body: bytes, verdict: JsonObject) -> bytes:
-    """Return the AdmissionReview by which a verdict is answered."""
     review: Any = json.loads(body)
     response = {"uid": review["request"]["uid"], **verdict}
     answered = {key: review[key] for key in ("apiVersion", "kind")} | {"response": response}

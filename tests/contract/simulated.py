@@ -45,14 +45,12 @@ class SandboxSide:
     decisions: dict[str, Decide] = field(default_factory=dict)
 
     async def call(self, request: ApiRequest) -> ApiAnswer:
-        """Send a request and return what came back."""
         return await self.api.call(request)
 
     @asynccontextmanager
     async def watch(
         self, request: ApiRequest
     ) -> AsyncIterator[AsyncIterator[JsonObject] | ApiAnswer]:
-        """Open a watch: its events, or the refusal."""
         try:
             stream = self.api.open_watch(request)
         except ApiRefusal as refusal:
@@ -69,27 +67,21 @@ class SandboxSide:
             stream.close()
 
     def hook_url(self, path: str) -> tuple[str, str]:
-        """Return URL and caBundle of a hook."""
         return f"https://localhost:1{path}", BUNDLE
 
     def attend(self, path: str, decide: Decide) -> None:
-        """Let `decide` answer the reviews that come to `path`."""
         self.decisions[path] = decide
 
     def clients(self) -> Clients:
-        """Return the client of a process."""
         return self.client
 
     async def forget_past(self) -> None:
-        """Forget old versions."""
         self.api.compact()
 
     def send_bookmarks(self) -> None:
-        """Send a bookmark to all watches that requested them."""
         self.api.send_bookmarks()
 
     async def pause(self, span: timedelta) -> None:
-        """Let virtual time pass."""
         await asyncio.sleep(span.total_seconds())
 
     async def answer_hook(self, call: HookCall) -> bytes:

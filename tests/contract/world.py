@@ -53,21 +53,17 @@ class World:
         return made
 
     async def get(self, resource: Resource, target: str, **query: str) -> ApiAnswer:
-        """GET an object or its subresource."""
         return await self._send("get", resource, target, query=query)
 
     async def list(self, resource: Resource, **query: str) -> ApiAnswer:
-        """GET a collection."""
         return await self._send("list", resource, "", query=query)
 
     async def update(self, resource: Resource, target: str, body: Body, **query: str) -> ApiAnswer:
-        """PUT an object or its subresource."""
         return await self._send("update", resource, target, body=body, query=query)
 
     async def patch(
         self, resource: Resource, target: str, body: Body, kind: str = MERGE_PATCH, **query: str
     ) -> ApiAnswer:
-        """PATCH an object or its subresource."""
         request = self._request("patch", resource, target, body=body, query=query, kind=kind)
         return await self.send(request)
 
@@ -132,7 +128,6 @@ class World:
                     await self.side.pause(POLL)
 
     async def until_gone(self, resource: Resource, target: str) -> None:
-        """Wait until an object does not exist."""
         await self.until(resource, target, lambda answer: answer.status == 404)
 
     async def register(self, kind: HookKind, *hooks: Hook, name: str = "hooks") -> None:
@@ -157,7 +152,6 @@ class World:
 
     @property
     def clients(self) -> Clients:
-        """Return the client of the operator's process."""
         return self.side.clients()
 
     async def attempt(self, what: str, call: Awaitable[object]) -> None:

@@ -149,7 +149,6 @@ def _step(screen: Screen, what: str) -> Iterator[None]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the demo and return its exit code."""
     settings = read_settings(sys.argv[1:] if words is None else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

@@ -24,8 +24,6 @@ STORIES: Final = (
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be shown, checked."""
-
     story: str = STORIES[0]
     pods: int = 3
     limit: int = 1

@@ -84,7 +84,6 @@ class Stage:
         return all(group.phase is Phase.ROLLED_OUT for group in groups)
 
     async def until(self, holds: Holds) -> None:
-        """Wait until something is so."""
         while not (all(zone in self.seen.sets for zone in ZONES) and holds(self.seen)):
             self._moved.clear()
             await self._moved.wait()
@@ -95,7 +94,6 @@ class Stage:
         await deed
 
     def say(self, text: str, actor: str = PERSON) -> None:
-        """Add a line to what happens."""
         self._own.append(TraceLine(at=self._elapsed(), who=actor, text=text))
 
     def picture(self, *end: Line) -> Picture:

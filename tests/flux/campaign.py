@@ -35,7 +35,6 @@ def prove_contract(*, is_recording: bool) -> Sequence[str]:
 
 
 def render(play: Play) -> Json:
-    """Return what a record holds of a play."""
     return {
         "versions": {one.name: read_version(one) for one in CONTROLLERS},
         "moments": play.moments,

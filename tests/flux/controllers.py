@@ -26,8 +26,6 @@ _CRDS: Final = Path("config", "crd")
 
 
 class FluxController(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the controllers."""
-
     name: str
     minutes: str
     flags: tuple[str, ...] = ()
@@ -39,7 +37,6 @@ class FluxController(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def program(self) -> GoProgram:
-        """Return how it is built."""
         return GoProgram(
             title=f"{self.name} of Flux ({self.minutes} on two cores)",
             sources=_SOURCES,

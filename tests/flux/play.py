@@ -219,5 +219,4 @@ async def _correct(play: Play) -> None:
 
 
 async def pin(world: World, tag: str) -> None:
-    """Request a version by name."""
     await world.patch(ROLLOUTS, "app", {"spec": {"wantedVersion": tag}})

@@ -38,13 +38,11 @@ _FOLDER: Final = re.compile(r"/\S+/kustomization-\d+/")
 
 
 def read_record() -> Json:
-    """Return what was recorded."""
     record: Json = yaml.safe_load(RECORDED.read_text())
     return record
 
 
 def write_record(record: Mapping[str, object]) -> None:
-    """Keep what was seen."""
     text = yaml.safe_dump(record, width=100, sort_keys=True, allow_unicode=True)
     RECORDED.write_text(f"# Made by `make prove ARGS='flux --record'`.\n{text}")
 

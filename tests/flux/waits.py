@@ -42,7 +42,6 @@ def is_settled(body: Json) -> bool:
 
 
 def is_applied(tag: str) -> Callable[[Json], bool]:
-    """Return a check whether a Kustomization has applied this tag."""
     return lambda body: (
         is_settled(body) and body["status"]["lastAppliedRevision"].startswith(f"{tag}@")
     )
@@ -51,7 +50,6 @@ def is_applied(tag: str) -> Callable[[Json], bool]:
 async def wait_flux(
     world: World, resource: Resource, holds: Callable[[Json], bool], name: str = "app"
 ) -> None:
-    """Wait for a status that Flux writes."""
     seen: Mapping[str, Any] = {}
 
     async def is_so() -> bool:

@@ -50,7 +50,6 @@ class Holders:
         return self.terms[-1][1] if self.terms else ""
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         async for event in self._api.follow(LEASES, self._namespace):
             if event.type == "DELETED" or event.object["metadata"]["name"] != LEASE:
                 continue
@@ -182,7 +181,6 @@ class _Hunt:
     figures: Figures = field(default_factory=Figures)
 
     async def run(self) -> None:
-        """Hit operators as planned."""
         if self.plan.is_dense:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._kill(), name="kills")

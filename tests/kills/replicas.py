@@ -34,8 +34,6 @@ SUPERSEDED: Final = ("another process acts", "names no holder")
 
 
 class Replica(msgspec.Struct):
-    """One of the operators."""
-
     process: OperatorProcess
     pod: str
     is_frozen: bool = False
@@ -51,8 +49,6 @@ class Replica(msgspec.Struct):
 
 @dataclass(slots=True)
 class Replicas:
-    """All operators of a namespace."""
-
     service: Service
     members: list[Replica] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)

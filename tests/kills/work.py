@@ -37,8 +37,6 @@ REQUEST_EVERY: Final = timedelta(milliseconds=500)
 
 @dataclass(slots=True)
 class Work:
-    """All that the operators have to do."""
-
     world: World
     pods: WebPods
     make_rng: Callable[[str], random.Random]

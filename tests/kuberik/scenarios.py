@@ -27,14 +27,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     differing: frozenset[str] = frozenset()
 
     def render(self) -> str:
-        """Return it as it stands in the file."""
         differing = [f"  ~ {' '.join(sorted(self.differing))}"] if self.differing else []
         steps = [f"  {step}" for step in self.steps]
         return "\n".join((f"{self.name} {self.title}", *differing, *steps)) + "\n"
 
 
 def read_scenarios(text: str) -> Sequence[Scenario]:
-    """Return the scenarios of a file."""
     return [_parse(block) for block in re.split(r"\n(?=\w)", text) if re.match(r"\w", block)]
 
 

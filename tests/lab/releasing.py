@@ -36,7 +36,6 @@ async def create_zones(world: ReleaseSandbox, letters: str = "abc", pods: int = 
 
 
 def map_images(world: ReleaseSandbox) -> dict[str, str]:
-    """Return the image that each zone wants."""
     return {
         name_of(sts): str(children(sts, "spec", "template", "spec", "containers")[0]["image"])
         for sts in world.sandbox.api.list(STATEFULSETS, world.sandbox.namespace)

@@ -58,7 +58,6 @@ class ClusterStage(Steps):
         self.cluster.start()
 
     def look(self) -> list[str]:
-        """Return what has failed in a step of the cluster."""
         return [f"failed: {about}" for about in self.errors]
 
     def end(self) -> None:
@@ -129,7 +128,6 @@ class ClusterStage(Steps):
         return [one for one in self.api.list(PODS, NAMESPACE) if name_of(one).startswith(sts)]
 
     def list_commits(self, actor: str = "") -> list[Commit]:
-        """Return the writes of pods."""
         commits = self.history.list_all(Commit)
         return [one for one in commits if one.resource == PODS and actor in ("", one.actor)]
 

@@ -873,7 +873,6 @@ def _is_own(call: Called) -> bool:
 
 
 def _is_delete(call: Called) -> bool:
-    """Return whether a pod was deleted."""
     return (call.request.verb, call.request.resource) == ("delete", PODS) and call.status < 400
 
 

@@ -119,7 +119,6 @@ async def _run(options: argparse.Namespace) -> list[Compared]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Play, compare and print; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.prediction", description=__doc__)
     parser.add_argument("--dumps", type=int, default=100)
     parser.add_argument("--per-run", type=int, default=PER_RUN)

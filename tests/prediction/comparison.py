@@ -24,8 +24,6 @@ TIE: Final = 0.25
 
 @unique
 class Cause(StrEnum):
-    """Why a pod goes."""
-
     DELETED = "deleted"
     """By the operator."""
     EVICTED = "evicted"
@@ -50,8 +48,6 @@ class Going(msgspec.Struct, frozen=True):
 
 @unique
 class Match(StrEnum):
-    """How near it came."""
-
     SAME = "same"
     TIE = "same, but for the order of pods that went together"
     ORDER = "same pods in another order"

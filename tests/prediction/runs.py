@@ -258,7 +258,6 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take(world: World, path: Path) -> Taken:
-    """Write a dump to a file."""
     items: list[Json] = []
     version, pods = 0, ()
     for kind in KINDS:
@@ -330,8 +329,6 @@ LIMIT: Final = timedelta(minutes=3)
 
 @dataclass(slots=True)
 class Run:
-    """One plan being played."""
-
     world: World
     plan: Plan
     hands: Hands

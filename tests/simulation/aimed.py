@@ -78,7 +78,6 @@ class Heir(StrEnum):
 
     @property
     def is_other(self) -> bool:
-        """Return whether the Lease changes hands."""
         return self in (Heir.OTHER, Heir.OTHER_STALE)
 
 
@@ -307,7 +306,6 @@ def list_repeated(history: History) -> list[str]:
 
 
 def list_deletes(history: History) -> list[Called]:
-    """Return what processes of the operator tried to delete."""
     return [
         one
         for one in history.list_all(Called)

@@ -38,8 +38,6 @@ MOST_LAG: Final = timedelta(seconds=60)
 
 
 class Blow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that will go wrong."""
-
     number: int
     kind: str
     at: timedelta

@@ -412,8 +412,6 @@ class HookFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that goes wrong."""
-
     calls: FaultRates
     blows: Blows
     hooks: HookFaults

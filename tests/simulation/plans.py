@@ -247,5 +247,4 @@ def list_plans(recording: Recording, kind: Kind) -> list[Plan]:
 
 
 def run_plan(scenario: Scenario, plan: Plan, *, listens: bool = False) -> Outcome:
-    """Run a scenario in which one step goes wrong."""
     return play(scenario, SEED, PlannedCourse(plan), quiet=QUIET, listens=listens)

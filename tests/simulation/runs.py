@@ -81,8 +81,6 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one run."""
-
     scenario: Scenario
     seed: int
     history: History

@@ -103,7 +103,6 @@ class Supervisor:
             self.process.crash()
 
     def terminate(self, back_after: timedelta = BACK_AFTER) -> None:
-        """Stop the present life in order."""
         if self.process.is_running and not self.has_to_stop:
             self._back_after = back_after
             self.has_to_stop = True

@@ -127,7 +127,6 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def find(self, name: str) -> JsonObject | None:
-        """Return a StatefulSet as it is stored."""
         return self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, name)
 
     # StatefulSets and their pods
@@ -150,7 +149,6 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
         await self.remove(PODS, name)
 
     async def set_image(self, name: str, image: str) -> None:
-        """Change the template, which makes a new revision."""
         containers: list[JsonObject] = [{"name": "app", "image": image}]
         body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
         self.say(f"sets the image of {name} to {image}")

@@ -23,12 +23,10 @@ class PageReader(HTMLParser):
     """What one page fetches."""
 
     def __init__(self) -> None:
-        """Begin with an empty page."""
         super().__init__()
         self.fetched: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record one element."""
         values = {name: value for name, value in attrs if value is not None}
         if values.get(FETCHED.get(tag, "")):
             self.fetched.append(values[FETCHED[tag]])

@@ -35,7 +35,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Return the text of a page as the site wants it."""
     return adapt(markdown, page.file.src_uri)
 
 

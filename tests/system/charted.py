@@ -94,12 +94,10 @@ class Charted:
 
     @property
     def hooks(self) -> Hooks:
-        """Return the four configurations that a chart registers."""
         return Hooks(self.world.api, self.world.namespace, Registration(port=1, hooks=HOOKS))
 
     @property
     def kubeconfig(self) -> Path:
-        """Return that of an administrator."""
         return self.folder / "admin.conf"
 
     @property
@@ -109,7 +107,6 @@ class Charted:
         return {"HOME": str(self.folder), "PATH": path}
 
     async def helm(self, *words: str | Path, values: Mapping[str, Any] | None = None) -> Ended:
-        """Run helm as an administrator."""
         if values is not None:
             file = self.folder / "values.yaml"
             file.write_text(yaml.safe_dump(dict(values)))

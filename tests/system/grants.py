@@ -68,7 +68,6 @@ async def list_unneeded(world: World) -> set[Grant]:
 
 
 def group_of(resource: str) -> str:
-    """Return the API group of a resource in the shipped Roles."""
     return GROUPS.get(resource.partition("/")[0], "")
 
 

@@ -56,7 +56,6 @@ async def hook_up(
 
 
 async def fetch_secret(world: World) -> dict[str, bytes]:
-    """Return the data of the operator's Secret. Raises ApiError."""
     found = await world.get(SECRETS, SECRET)
     return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
 

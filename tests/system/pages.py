@@ -30,8 +30,6 @@ Happening = Callable[[], Awaitable[object]]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command of a page, and what it prints."""
-
     line: str
     code: int
     printed: tuple[str, ...]
@@ -56,12 +54,10 @@ def read_steps(page: Path) -> Iterator[Command | Meanwhile]:
 
 
 def read_files(page: Path) -> dict[str, str]:
-    """Return the files of a page by name."""
     return dict(_FILES.findall(page.read_text()))
 
 
 def is_printed(line: str, output: str) -> bool:
-    """Return whether a line of the output looks so."""
     words = [re.escape(" ".join(part.split())) for part in line.split(ANYTHING)]
     pattern = re.compile(r".*".join(words))
     return any(pattern.search(" ".join(each.split())) for each in output.splitlines())

@@ -157,7 +157,6 @@ def show_history(status: Mapping[str, Any]) -> str:
 
 
 def show_condition(status: Mapping[str, Any], kind: str) -> str:
-    """Return status and reason of a condition."""
     found = {one["type"]: one for one in status.get("conditions") or []}
     return f"{found[kind]['status']} {found[kind]['reason']}" if kind in found else ""
 
@@ -183,8 +182,6 @@ async def read_tags(world: World) -> tuple[str, str]:
 
 
 async def wait_tags(world: World, tag: str) -> None:
-    """Wait until both objects of Flux have a tag."""
-
     async def holds() -> bool:
         return await read_tags(world) == (tag, tag)
 
@@ -251,7 +248,6 @@ async def read_annotations(world: World, name: str = "app") -> Mapping[str, str]
 
 
 async def wait_message(world: World, text: str) -> None:
-    """Wait until the bake of the current release says this."""
     status: Json = {}
 
     async def holds() -> bool:
@@ -373,7 +369,6 @@ class Actor:
         await self._api.patch(ROLLOUTS, self._namespace, "app", patch)
 
     async def _refuse(self, tag: str) -> None:
-        """Have admission refuse a tag."""
         await self._refusals.enter_async_context(refusing(self._api, self._namespace, tag))
 
     async def _allow(self) -> None:

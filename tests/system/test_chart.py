@@ -178,7 +178,6 @@ class Page:
 
     @property
     def happenings(self) -> Mapping[str, Happening]:
-        """Return them by the words of the page."""
         return {
             "the operator begins": self.begin,
             "doctor has found nothing wrong": self.assert_tested,

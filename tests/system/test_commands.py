@@ -142,7 +142,6 @@ def write_base(folder: Path, namespace: str) -> None:
 
 
 def write_overlay(folder: Path, namespace: str, component: str) -> None:
-    """Write the component that is proposed, and an overlay that has it."""
     overlay = {"namespace": namespace, "resources": ["../base"], "components": ["../adopted"]}
     for name, text in (("adopted", component), ("overlay", yaml.safe_dump(overlay))):
         (folder / name).mkdir()
@@ -367,5 +366,4 @@ def user(world: World) -> str:
 
 
 async def count(shadow: OperatorProcess) -> float | None:
-    """Return how many differences the shadow has counted."""
     return await read_metric(shadow, DIFFERENCES, rollout_group="ingester")

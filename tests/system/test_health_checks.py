@@ -95,7 +95,6 @@ async def list_deleted(world: World, group: str) -> set[str]:
 
 
 async def read_check(world: World, group: str) -> Json:
-    """Return what the status of a health check says of its check."""
     found = await world.get(HEALTH_CHECKS, group)
     [entry] = found["status"]["groups"]
     [check] = entry["checks"]

@@ -187,7 +187,6 @@ async def in_use(world: World, objects: list[Object]) -> AsyncIterator[None]:
 
 
 def uid(pod: Object) -> object:
-    """Return which pod it is."""
     return pod["metadata"]["uid"]
 
 

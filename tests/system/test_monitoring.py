@@ -52,17 +52,14 @@ def list_empty(pages: list[str], start: int, namespace: str, expressions: list[s
 
 
 def of_policies(expression: str) -> bool:
-    """Return whether an expression reads series that only a process with policies has."""
     return any(name.startswith(POLICIES) for name in metrics_of(expression))
 
 
 def of_releases(expression: str) -> bool:
-    """Return whether an expression reads series that only a process with releases has."""
     return any(name.startswith(RELEASES) for name in metrics_of(expression))
 
 
 def of_health_checks(expression: str) -> bool:
-    """Return whether an expression reads series that only a process with health checks has."""
     return any(name.startswith(HEALTH_CHECKS) for name in metrics_of(expression))
 
 

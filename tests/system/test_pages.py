@@ -48,8 +48,6 @@ QUICK: Final = Behaviour(
 
 
 class Guide(msgspec.Struct, frozen=True, kw_only=True):
-    """Where guides are followed."""
-
     world: World
     pods: WebPods
     operator: OperatorProcess
@@ -102,7 +100,6 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
         await self.operator.wait_ready()
 
     async def wait_no_delay(self) -> None:
-        """Wait until no pod is prepared for a delayed downscale."""
         await self.pods.wait_until("all un-prepared", lambda: not self.pods.delayed_since)
 
     async def let_pass_since_downscale(self, zone: str, span: timedelta) -> None:

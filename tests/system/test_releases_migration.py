@@ -299,7 +299,6 @@ class Move:
         await self._start()
 
     async def end(self) -> None:
-        """Stop the operator as a scaled Deployment does."""
         assert self.operator is not None
         assert await self.operator.terminate() == 0
 
@@ -349,7 +348,6 @@ class Move:
         assert (check["status"], check["message"]) == ("Healthy", "2xx")
 
     async def announce(self) -> None:
-        """Let the policy of a Rollout select a new version."""
         latest = {"name": "registry.invalid/app", "tag": "1.5.0"}
         await patch_status(self.world, IMAGE_POLICIES, "shop", {"latestRef": latest})
 

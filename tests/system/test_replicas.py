@@ -214,7 +214,6 @@ def make_data() -> dict[str, bytes]:
 
 
 async def wait_leader(operators: Sequence[OperatorProcess]) -> OperatorProcess:
-    """Wait until one of them acts, and return it."""
     found: list[OperatorProcess] = []
 
     async def is_led() -> bool:

@@ -39,7 +39,6 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """Return those of the zones."""
         return [zone.name for zone in self.zones]
 
     async def list_deletes(self) -> list[str]:

@@ -94,7 +94,6 @@ async def read_metric(operator: OperatorProcess, name: str, /, **labels: str) ->
 
 
 async def acts(operator: OperatorProcess) -> bool:
-    """Return whether an operator says that it acts."""
     name = "rollout_operator_leader_election_master_status"
     return await read_metric(operator, name, name=LEASE) == 1
 

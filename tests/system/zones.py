@@ -71,12 +71,10 @@ def prepared_zone(pods: WebPods, zone: ZoneSpec, *, wait: str = "") -> ZoneSpec:
 
 
 def annotated(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
-    """Return the zone with some more annotations."""
     return replace(zone, annotations={**(zone.annotations or {}), **annotations})
 
 
 def follow(zone: ZoneSpec, leading: str) -> ZoneSpec:
-    """Return the zone as one that follows another."""
     return annotated(zone, {LEADING: leading})
 
 

@@ -33,9 +33,7 @@ class Process(Protocol):
         """Return the exit code, negative for a signal, or None while it runs."""
         ...
 
-    def wait(self) -> int:
-        """Wait until it ends and return its exit code."""
-        ...
+    def wait(self) -> int: ...
 
     def send_signal(self, number: int, /) -> None:
         """Send a signal; nothing happens if the process has ended."""
@@ -100,12 +98,10 @@ class Child:
             return self.kill()
 
     def kill(self) -> int:
-        """End it at once with SIGKILL and return the exit code."""
         self.send(signal.SIGKILL)
         return self._process.wait()
 
     def tail(self) -> str:
-        """Return the last lines of what it printed."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-TAIL_LINES:])
 

@@ -173,8 +173,6 @@ UNANSWERED: Final = "failed calling webhook"
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod as it stood when the drain began."""
-
     name: str
     uid: str
 

@@ -50,12 +50,10 @@ class Forked:
         return self._process.exitcode
 
     def wait(self) -> int:
-        """Wait until it ends and return its exit code."""
         self._process.join()
         return self._process.exitcode or 0
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; nothing happens if the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 

@@ -302,7 +302,6 @@ class ReviewServer(ABC):
         """Return the answer to one review."""
 
     async def stay_silent(self) -> NoReturn:
-        """Say nothing until the server ends."""
         await self._over.wait()
         raise web.HTTPServiceUnavailable
 
@@ -327,14 +326,11 @@ class ReviewServer(ABC):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One review that came in."""
-
     path: str
     request: Json
 
     @property
     def replicas(self) -> tuple[int, int]:
-        """Return the counts before and after."""
         old, new = self.request["oldObject"]["spec"], self.request["object"]["spec"]
         return old.get("replicas", 0), new.get("replicas", 0)
 
@@ -347,7 +343,6 @@ class Reviewer(ReviewServer):
         self.seen: list[Seen] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Record a review and allow it."""
         review: Json = msgspec.json.decode(await request.read())
         self.seen.append(Seen(path=request.path, request=review["request"]))
         response = {"uid": review["request"]["uid"], "allowed": True}

@@ -447,7 +447,6 @@ class Judge:
                 await self._moved.wait_for(lambda: self._marks_seen >= self._mark)
 
     async def violations(self) -> list[Violation]:
-        """Return what deletes and evictions have broken so far."""
         return list_observed_violations(await self._read_history(), self.promises)
 
     async def downscale_violations(self, calls: Sequence[PodCall]) -> list[Violation]:
@@ -511,7 +510,6 @@ class Judge:
         ]
 
     async def restarts(self) -> list[Restart]:
-        """Return how long each of the operator's restarts took."""
         return list_restarts(self.changes, await self.deletes())
 
     def describe(self, deletes: Sequence[Request]) -> str:

@@ -45,8 +45,6 @@ class Kind(Enum):
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How one pod behaves."""
-
     kind: Kind = Kind.NORMAL
     ready_after: timedelta = timedelta(milliseconds=100)
     """From first sight until ready (or until the trouble of `kind` shows)."""
@@ -63,9 +61,7 @@ class Addresses(Protocol):
         """Return the address of a pod seen for the first time."""
         ...
 
-    async def leave(self, pod: Json) -> None:
-        """Record that a pod is gone."""
-        ...
+    async def leave(self, pod: Json) -> None: ...
 
 
 NORMAL: Final = Behaviour()

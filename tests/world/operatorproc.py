@@ -26,8 +26,6 @@ TLS_FLAG: Final = "-server-tls.enabled=true"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How to start the operator."""
-
     folder: Path
     """For its output and kubeconfig."""
     url: str

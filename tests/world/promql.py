@@ -42,8 +42,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One series that an expression returns."""
-
     labels: Mapping[str, str]
     times: Sequence[int]
     values: Sequence[str]

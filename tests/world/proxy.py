@@ -159,7 +159,6 @@ class FaultProxy:
     def during(
         self, predicate: Predicate, effect: Effect, *, times: int | None = None
     ) -> Iterator[Rule]:
-        """Put a rule in force inside a block."""
         rule = self.add(predicate, effect, times=times)
         try:
             yield rule

@@ -59,8 +59,6 @@ BROKEN: Final = Respond(status=500, body=b"cannot prepare")
 
 
 class PodCall(msgspec.Struct, kw_only=True):
-    """One request that reached a pod."""
-
     at: float
     """When its head was read, on the monotonic clock that the judge uses."""
     wall: datetime
@@ -184,7 +182,6 @@ class WebPods:
             raise TimeoutError(f"after {limit}: not {what}\n{self.describe()}") from late
 
     def describe(self) -> str:
-        """Return the calls as text, a line each."""
         start = self.calls[0].at if self.calls else 0.0
         return "\n".join(
             f"{call.at - start:8.3f} {call.method} {call.pod} ({call.uid}) {call.path}"

@@ -99,14 +99,12 @@ class World:
     async def patch(
         self, resource: Resource, name: str, patch: object, *, kind: str = "merge"
     ) -> Json:
-        """Patch an object; `kind` is merge, strategic, json or apply."""
         return await self.api.patch(resource, self.namespace, name, patch, kind=kind)
 
     async def delete(self, resource: Resource, name: str, *, propagation: str = "") -> None:
         await self.api.delete(resource, self.namespace, name, propagation=propagation)
 
     async def set_image(self, names: Iterable[str], image: str) -> None:
-        """Change the template of each set, which makes a new revision."""
         await sets.set_image(self.api, self.namespace, names, image)
 
     async def set_replicas(self, name: str, replicas: int) -> None:
@@ -127,7 +125,6 @@ class World:
         return await sets.wait_until(self.api, self.namespace, check, limit)
 
     async def wait_ready(self, names: Sequence[str]) -> Snapshot:
-        """Wait until each set has all its pods ready and its status says so."""
         return await self.wait_until(sets.each_of(names, sets.missing_ready))
 
     async def wait_rolled(self, names: Sequence[str]) -> Snapshot:
@@ -135,12 +132,9 @@ class World:
         return await self.wait_until(sets.each_of(names, sets.missing_rolled))
 
     async def wait_adopted(self, names: Sequence[str], limit: timedelta = WAIT_LIMIT) -> None:
-        """Wait until each set is rolled and its status names the update revision as the current."""
         await sets.wait_adopted(self.api, self.namespace, names, limit)
 
     async def wait_pod(self, name: str, what: str, holds: Callable[[Json], bool]) -> Json:
-        """Wait until a pod exists of which `holds` is true and return it."""
-
         def check(now: Snapshot) -> Missing:
             pod = now.pods.get(name)
             return "" if pod is not None and holds(pod) else f"{name} is not {what}"

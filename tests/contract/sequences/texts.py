@@ -395,7 +395,6 @@ def _restore(value: Json) -> Json:
 
 
 def _add_texts(folder: Path) -> None:
-    """Add the sequences of all texts to the list."""
     for topic, name, commands in read_texts(folder):
         if topic.startswith(OF_CONTROLLERS):
             add_each([(name, tell_controllers(commands))], topic, Needs.CONTROLLERS)

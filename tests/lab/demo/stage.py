@@ -158,5 +158,4 @@ def list_codes(now: Picture) -> list[str]:
 
 
 def draw(lines: tuple[Line, ...]) -> list[str]:
-    """Return lines as text."""
     return [render_line(line, 1000, is_coloured=False) for line in lines]

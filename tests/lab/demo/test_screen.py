@@ -44,8 +44,6 @@ DONE = replace(MOVED, end=((("9 pods replaced", Style.GREEN),),))
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -142,7 +140,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def record(path: Path, *words: str) -> str:
-    """Return what is written."""
     assert run([*WORDS, *words, f"-record={path}"]) == 0
     return path.read_text()
 

@@ -97,7 +97,6 @@ class NetworkStage(Steps):
 
     @property
     def following(self) -> SimulatedClient:
-        """Return the client of informers."""
         return self.opened["following"]
 
     def look(self) -> list[str]:

@@ -594,7 +594,6 @@ def _join_or_none(parts: Iterable[str]) -> str:
 
 
 def _describe_figures(figures: Figures) -> Iterator[str]:
-    """Yield the figures that say something."""
     for word, counts in (("before", figures.down_before), ("most", figures.most_down)):
         if down := [
             f"{zone.removeprefix('zone-')} {many}" for zone, many in counts.items() if many

@@ -42,7 +42,6 @@ def _drain(sandbox: Sandbox) -> Draining:
 
 
 def _requested(sandbox: Sandbox, pod: str) -> list[float]:
-    """Return the times between two evictions of a pod that were requested."""
     times = [
         one.at.total_seconds()
         for one in sandbox.history.list_all(Called)

@@ -52,7 +52,6 @@ class ObservedCluster(msgspec.Struct, frozen=True):
 
 
 def observe_sandbox(sandbox: Sandbox) -> ObservedCluster:
-    """Return a person beside a simulated cluster."""
     link = Link(PERSON, faults=NoFaults(), rng=sandbox.rng(PERSON))
     client = SimulatedClient(sandbox.api, link, name="observing", limits=RateLimiter(0, 0))
     return ObservedCluster(sandbox, client)

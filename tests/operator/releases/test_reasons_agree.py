@@ -124,7 +124,6 @@ def report(world: ReleaseStage) -> list[EventRecord]:
 
 
 def read_blocked(world: ReleaseStage) -> set[str]:
-    """Return the reasons that the metric of blocked Rollouts has."""
     metrics = Metrics()
     show_releases(metrics.registry, lambda: [world.rollout], list)
     return {
