@@ -82,8 +82,8 @@ def by_name(objects: list[Object]) -> Rendered:
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
-def container_of(objects: Rendered, deployment: str = "rollout-operator") -> Object:
-    (only,) = objects["Deployment", deployment]["spec"]["template"]["spec"]["containers"]
+def container_of(objects: Rendered) -> Object:
+    (only,) = objects["Deployment", "rollout-operator"]["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
 

@@ -11,7 +11,6 @@ import termios
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,14 +21,13 @@ PATIENCE: Final = 60.0  # seconds
 
 @contextmanager
 def on_terminal(
-    command: Sequence[str], *, cwd: Path | None = None, **env: str
+    command: Sequence[str], **env: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run a command on a terminal of 80 x 24, and yield it with the other end."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
         command,
-        cwd=cwd,
         stdin=slave,
         stdout=slave,
         stderr=slave,

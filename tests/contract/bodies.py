@@ -45,13 +45,13 @@ def shortest(kind: str, name: str) -> JsonObject:
     return {**SHORTEST[kind], "metadata": {"name": name}}
 
 
-def config_map(name: str, data: dict[str, str] | None = None, **metadata: object) -> JsonObject:
+def config_map(name: str, **metadata: object) -> JsonObject:
     """Return a ConfigMap: an object without any behaviour of its own."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, **metadata},
-        "data": {"key": "value"} if data is None else data,
+        "data": {"key": "value"},
     }
 
 
@@ -90,12 +90,9 @@ def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> 
     }
 
 
-def eviction(name: str, version: str = "v1", **options: object) -> JsonObject:
-    body: JsonObject = {
-        "apiVersion": f"policy/{version}",
-        "kind": "Eviction",
-        "metadata": {"name": name},
-    }
+def eviction(name: str, **options: object) -> JsonObject:
+    head: JsonObject = {"metadata": {"name": name}}
+    body: JsonObject = {"apiVersion": "policy/v1", "kind": "Eviction", **head}
     return {**body, "deleteOptions": options} if options else body
 
 

@@ -27,21 +27,21 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Sequence[str]]
 
 
-def read_recording(kubernetes: str = VERSION, folder: Path = FOLDER) -> Recording:
+def read_recording(kubernetes: str = VERSION) -> Recording:
     """Return what was recorded of a minor version, perhaps nothing."""
     try:
-        content = lzma.decompress(_name_file(kubernetes, folder).read_bytes())
+        content = lzma.decompress(_name_file(kubernetes).read_bytes())
     except FileNotFoundError:
         return Recording(kubernetes=kubernetes, answers={})
     return msgspec.json.decode(content, type=Recording)
 
 
-def write_recording(recording: Recording, names: Collection[str], folder: Path = FOLDER) -> None:
+def write_recording(recording: Recording, names: Collection[str]) -> None:
     """Add answers to those that were recorded of the same version; only these names stay.
 
     An equal recording is not written: another library might compress it to other bytes.
     """
-    known = read_recording(recording.kubernetes, folder)
+    known = read_recording(recording.kubernetes)
     earlier = known.answers if known.kubernetes == recording.kubernetes else {}
     answers = {**earlier, **recording.answers}
     whole = Recording(
@@ -49,9 +49,9 @@ def write_recording(recording: Recording, names: Collection[str], folder: Path =
         answers={name: answers[name] for name in sorted(answers) if name in names},
     )
     if whole != known:
-        folder.mkdir(exist_ok=True)
+        FOLDER.mkdir(exist_ok=True)
         content = msgspec.json.format(msgspec.json.encode(whole), indent=0)
-        _name_file(whole.kubernetes, folder).write_bytes(lzma.compress(content, preset=9))
+        _name_file(whole.kubernetes).write_bytes(lzma.compress(content, preset=9))
 
 
 def name_problem(name: str, answer: Sequence[str], recording: Recording, of: str) -> str:
@@ -75,6 +75,6 @@ def list_outdated(recording: Recording, names: Collection[str]) -> Iterator[str]
         yield f"{name}: recorded, but there is no such sequence: {HOW}"
 
 
-def _name_file(kubernetes: str, folder: Path) -> Path:
+def _name_file(kubernetes: str) -> Path:
     major, minor, *_ = kubernetes.removeprefix("v").split(".")
-    return folder / f"{major}.{minor}.json.xz"
+    return FOLDER / f"{major}.{minor}.json.xz"

@@ -79,10 +79,6 @@ class Stage:
                     await asyncio.sleep(TICK.total_seconds())
                     await self.look()
 
-    def _is_rolled_out(self) -> bool:
-        groups = () if self._now is None else self._now.groups
-        return all(group.phase is Phase.ROLLED_OUT for group in groups)
-
     async def until(self, holds: Holds) -> None:
         while not (all(zone in self.seen.sets for zone in ZONES) and holds(self.seen)):
             self._moved.clear()

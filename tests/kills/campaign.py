@@ -300,11 +300,11 @@ class Played(msgspec.Struct):
     failed: list[str] = []
 
 
-def list_rounds(kills: int, seed: int = 1) -> Sequence[Round]:
+def list_rounds(kills: int) -> Sequence[Round]:
     """Return rounds with so many kills together, of two and of three operators in turn."""
     count = -(-kills // KILLS)
     return [
-        Round(seed=seed + number, replicas=2 + number % 2, kills=KILLS, stops=STOPS)
+        Round(seed=1 + number, replicas=2 + number % 2, kills=KILLS, stops=STOPS)
         for number in range(count)
     ]
 

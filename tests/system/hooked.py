@@ -40,7 +40,6 @@ async def hook_up(
     world: World,
     *zones: ZoneSpec,
     flags: tuple[str, ...] = (),
-    is_through_proxy: bool = False,
     registration: Mapping[str, object] | None = None,
 ) -> Hooked:
     """Create zones, start an operator, and return once the API server calls its webhooks.
@@ -49,7 +48,7 @@ async def hook_up(
     """
     await world.grant("webhooks")
     probe, *_ = await world.create(*(zones or (PROBE,)))
-    operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
+    operator = await world.operator(*TLS_FLAGS, *flags)
     wanted = Registration(port=operator.tls_port, **(registration or {}))  # type: ignore[arg-type]
     hooks = await world.register(wanted, probe)
     return Hooked(operator=operator, hooks=hooks)
@@ -128,17 +127,14 @@ def eviction_review(namespace: str, pod: str, /, **request: Any) -> Json:
 class Caller:
     """Posts reviews to one operator over connections that stay open."""
 
-    def __init__(
-        self, operator: OperatorProcess, session: aiohttp.ClientSession, limit: timedelta
-    ) -> None:
+    def __init__(self, operator: OperatorProcess, session: aiohttp.ClientSession) -> None:
         self.operator = operator
-        self._timeout = f"{limit.total_seconds():g}s"
         self._session = session
 
     async def post(self, path: str, review: object) -> tuple[int, bytes]:
         """Return status and body. Raises aiohttp.ClientError and TimeoutError."""
         async with self._session.post(
-            f"https://localhost:{self.operator.tls_port}{path}?timeout={self._timeout}",
+            f"https://localhost:{self.operator.tls_port}{path}?timeout={REQUESTED.total_seconds():g}s",
             data=json.dumps(review),
             headers={"Content-Type": "application/json"},
         ) as answer:
@@ -165,13 +161,11 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(
-    world: World, operator: OperatorProcess, limit: timedelta = REQUESTED
-) -> AsyncIterator[Caller]:
-    """Yield a caller that trusts the operator's own CA, and requests answers within `limit`."""
+async def calling(world: World, operator: OperatorProcess) -> AsyncIterator[Caller]:
+    """Yield a caller that trusts the operator's own CA."""
     context: ssl.SSLContext = trusting((await fetch_secret(world))["ca"])
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=context),
         timeout=aiohttp.ClientTimeout(total=CALL_LIMIT.total_seconds()),
     ) as session:
-        yield Caller(operator, session, limit)
+        yield Caller(operator, session)

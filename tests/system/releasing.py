@@ -161,17 +161,16 @@ def show_condition(status: Mapping[str, Any], kind: str) -> str:
     return f"{found[kind]['status']} {found[kind]['reason']}" if kind in found else ""
 
 
-async def wait_history(world: World, history: str, name: str = "app") -> Json:
-    """Wait until a Rollout has this history, and return its status."""
+async def wait_history(world: World, history: str) -> None:
+    """Wait until the Rollout has this history."""
     status: Json = {}
 
     async def holds() -> bool:
         nonlocal status
-        status = await read_status(world, name)
+        status = await read_status(world)
         return show_history(status) == history
 
     await wait_true(lambda: f"{history}, but {status}", holds, LIMIT)
-    return status
 
 
 async def read_tags(world: World) -> tuple[str, str]:

@@ -100,15 +100,15 @@ async def play(stage: ReviewStage) -> list[str]:
     return pages
 
 
-def show_all(metrics: PolicyMetrics, name: str = "db") -> None:
+def show_all(metrics: PolicyMetrics) -> None:
     """Have each family of a policy its series."""
     sets = (PolicySetStatus(name="db-a", replicas=3, updated_pods=1, outdated_pods=2),)
     zones = (PolicyZoneStatus(name="a", stateful_sets=sets),)
-    metrics.show(name, PolicyStatus(phase="Progressing", zones=zones), ["Conflict"])
-    metrics.count_batch(name, "a")
-    metrics.count_delete(name, "a")
-    metrics.record_duration(name, timedelta(seconds=20))
-    metrics.show_completion(name, datetime(2026, 1, 1, tzinfo=UTC))
+    metrics.show("db", PolicyStatus(phase="Progressing", zones=zones), ["Conflict"])
+    metrics.count_batch("db", "a")
+    metrics.count_delete("db", "a")
+    metrics.record_duration("db", timedelta(seconds=20))
+    metrics.show_completion("db", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_dep97_panels_and_alert_of_policies_find_series() -> None:

@@ -26,7 +26,6 @@ from tests.system.hooked import (
     EVICTION_PATH,
     HOST,
     PROBE,
-    REQUESTED,
     TLS_FLAGS,
     Caller,
     eviction_review,
@@ -98,9 +97,7 @@ class Seen:
         async with aiohttp.ClientSession(connector=connector) as session:
             review = eviction_review(world.namespace, POD, dryRun=True)
             try:
-                answer = await Caller(operator, session, REQUESTED).send_request(
-                    EVICTION_PATH, review
-                )
+                answer = await Caller(operator, session).send_request(EVICTION_PATH, review)
             except (aiohttp.ClientError, TimeoutError) as error:
                 return f"{error!r}"
         return "" if answer.is_allowed else answer.message

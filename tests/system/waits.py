@@ -43,14 +43,14 @@ async def wait_true(
         raise TimeoutError(f"after {limit}: not {text}") from late
 
 
-async def wait_line(operator: OperatorProcess, *parts: str, limit: timedelta = WAIT_LIMIT) -> str:
+async def wait_line(operator: OperatorProcess, *parts: str) -> str:
     """Wait for a line of the log with all these parts and return it. Raises TimeoutError."""
 
     def find() -> str:
         lines = operator.log_lines()
         return next((line for line in lines if all(part in line for part in parts)), "")
 
-    await wait_true(lambda: f"{parts} in\n{operator.child.tail()}", lambda: bool(find()), limit)
+    await wait_true(lambda: f"{parts} in\n{operator.child.tail()}", lambda: bool(find()))
     return find()
 
 

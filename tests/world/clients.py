@@ -100,12 +100,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             content_type="application/json" if is_put else PATCH_TYPES[kind],
         )
 
-    async def replicas(self) -> int:
-        """Return the count that the server holds. Raises ApiError."""
-        found = await self.api.get(self.resource, self.namespace, self.name)
-        count: int = found["spec"]["replicas"]
-        return count
-
     def _patch(self, replicas: int, route: Route) -> object:
         change: Json = {"op": "replace", "path": "/spec/replicas", "value": replicas}
         match route:
@@ -140,9 +134,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return body
 
 
-def workload_body(
-    resource: Resource, name: str, replicas: int, labels: dict[str, str] | None = None
-) -> Json:
+def workload_body(resource: Resource, name: str, replicas: int) -> Json:
     """Return a Deployment or ReplicaSet; no controller of the world makes pods for them.
 
     For StatefulSets there is `sets.statefulset`.
@@ -151,7 +143,7 @@ def workload_body(
     return {
         "apiVersion": "apps/v1",
         "kind": KINDS[resource],
-        "metadata": {"name": name, "labels": {**selector, **(labels or {})}},
+        "metadata": {"name": name, "labels": selector},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": selector},

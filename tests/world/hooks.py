@@ -123,7 +123,7 @@ class Hooks:
         await _poll(is_injected, limit)
         return [base64.b64decode(bundle) for bundle in found]
 
-    async def wait_called(self, name: str, limit: timedelta = WAIT_LIMIT) -> None:
+    async def wait_called(self, name: str) -> None:
         """Wait until the API server calls every hook and gets answers. Raises TimeoutError.
 
         A configuration works only some moments after it was written. For proof the StatefulSet
@@ -142,7 +142,7 @@ class Hooks:
                     return ""
                 return f"{webhook} is not called; the last probe got {answer}"
 
-            await _poll(is_called, limit)
+            await _poll(is_called, WAIT_LIMIT)
 
     async def _probe(self, hook: str, name: str) -> Answer:
         if hook == POD_EVICTION:

@@ -167,9 +167,9 @@ class ControlPlane:
             self._context = ssl.create_default_context(cafile=str(self.pki.ca))
         return self._context
 
-    def api(self, token: str = "", *, url: str = "") -> Api:
+    def api(self, token: str = "") -> Api:
         """Return a client for a token, the admin's if none is given; open it with `async with`."""
-        return Api(url or self.url, token or self.tokens[ADMIN], self.context())
+        return Api(self.url, token or self.tokens[ADMIN], self.context())
 
     def kubeconfig(self, path: Path, token: str, *, url: str = "", namespace: str = "") -> Path:
         config: Json = {

@@ -156,12 +156,10 @@ class FaultProxy:
         rule.over.set()
 
     @contextmanager
-    def during(
-        self, predicate: Predicate, effect: Effect, *, times: int | None = None
-    ) -> Iterator[Rule]:
-        rule = self.add(predicate, effect, times=times)
+    def during(self, predicate: Predicate, effect: Effect) -> Iterator[None]:
+        rule = self.add(predicate, effect)
         try:
-            yield rule
+            yield
         finally:
             self.remove(rule)
 

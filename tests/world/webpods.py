@@ -9,9 +9,10 @@ import asyncio
 import itertools
 import json
 import random
+import re
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
@@ -61,22 +62,14 @@ BROKEN: Final = Respond(status=500, body=b"cannot prepare")
 class PodCall(msgspec.Struct, kw_only=True):
     at: float
     """When its head was read, on the monotonic clock that the judge uses."""
-    wall: datetime
     pod: str
     uid: str
-    address: str
     method: str
     path: str
-    headers: Mapping[str, str]
-    """By lower-case name; where a name came twice, the values joined by a comma."""
     status: int | None = None
     """What was answered, None where nothing was."""
     done_at: float | None = None
     """When the answer was written out; None while it is not, or where the caller had left."""
-
-    @property
-    def host(self) -> str:
-        return self.headers.get("host", "")
 
     @property
     def is_delayed(self) -> bool:
@@ -208,7 +201,8 @@ class WebPods:
             async with asyncio.timeout(HEAD_LIMIT.total_seconds()):
                 head = await reader.readuntil(b"\r\n\r\n")
             call = _read_call(seat, head)
-            await reader.readexactly(int(call.headers.get("content-length") or 0))
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            await reader.readexactly(int(length[1]) if length else 0)
             self.calls.append(call)
             await self._notify()
             await self._play(call, self._choose(call), reader, writer)
@@ -293,20 +287,5 @@ async def _stop(seat: _Seat) -> None:
 
 
 def _read_call(seat: _Seat, head: bytes) -> PodCall:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, path, _ = first.split(" ", 2)
-    headers: dict[str, str] = {}
-    for line in filter(None, lines):
-        key, _, value = line.partition(":")
-        name = key.strip().lower()
-        headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
-    return PodCall(
-        at=time.monotonic(),
-        wall=datetime.now(UTC),
-        pod=seat.name,
-        uid=seat.uid,
-        address=seat.address,
-        method=method,
-        path=path,
-        headers=headers,
-    )
+    method, path, _ = head.decode("latin-1").split(" ", 2)
+    return PodCall(at=time.monotonic(), pod=seat.name, uid=seat.uid, method=method, path=path)

@@ -11,7 +11,6 @@ from rollout_lab.model.request import ApiRequest
 from rollout_lab.network.client import SimulatedClient
 from rollout_lab.network.faults import NoFaults
 from rollout_lab.network.link import Link
-from rollout_lab.nodes.behaviour import DEFAULT, Choose
 from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec, statefulset
 
@@ -58,15 +57,13 @@ def observe_sandbox(sandbox: Sandbox) -> ObservedCluster:
 
 
 @asynccontextmanager
-async def observed_cluster(
-    *zones: ZoneSpec, settle: float = 60, choose: Choose = DEFAULT
-) -> AsyncIterator[ObservedCluster]:
+async def observed_cluster(*zones: ZoneSpec) -> AsyncIterator[ObservedCluster]:
     """Run a simulated cluster with these zones, which have had time to become ready."""
-    async with Sandbox(choose=choose) as sandbox:
+    async with Sandbox() as sandbox:
         cluster = observe_sandbox(sandbox)
         for zone in zones:
             await cluster.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
-        await VirtualClock().sleep(timedelta(seconds=settle))
+        await VirtualClock().sleep(timedelta(minutes=1))
         yield cluster
 
 
