@@ -17,7 +17,7 @@ from release.lock import read_lock
 from release.manifests import build_install
 from release.sbom import describe_pins, describe_subject, render_sbom
 from release.source import ROOT, Source, read_source
-from tests.world.kubectl import locate_kubectl
+from tests.world.kubectl import KUBECTL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def make_chart(order: Order) -> list[Path]:
 
 def make_install(order: Order) -> list[Path]:
     """Make the one file to install from."""
-    kubectl = str(locate_kubectl() / "kubectl")
+    kubectl = str(KUBECTL.locate())
     return [build_install(order.source, order.out, kubectl=kubectl, image=order.image)]
 
 

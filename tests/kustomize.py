@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from tests.code_rules import ROOT
-from tests.world.kubectl import locate_kubectl
+from tests.world.kubectl import KUBECTL
 
 # Not what it takes, but what a machine may take on which much else runs.
 LIMIT_SECONDS: Final = 600
@@ -29,7 +29,7 @@ def render(folder: Path) -> list[Object]:
 
 
 def _build(folder: Path) -> str:
-    command = [str(locate_kubectl() / "kubectl"), "kustomize", str(folder)]
+    command = [str(KUBECTL.locate()), "kustomize", str(folder)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )

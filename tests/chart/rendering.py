@@ -9,7 +9,7 @@ import yaml
 
 from tests.code_rules import ROOT
 from tests.rendered import NAMESPACE
-from tests.world.helm import locate_helm
+from tests.world.helm import HELM
 
 CHART: Final = ROOT / "charts" / "rollout-operator"
 # As everything is called in manifests/.
@@ -35,7 +35,7 @@ class ChartError(Exception):
 def run_helm(*words: str | Path, stdin: str = "") -> str:
     """Return what helm prints. Raises ChartError with what it printed on stderr."""
     done = subprocess.run(
-        [locate_helm(), *words],
+        [HELM.locate(), *words],
         input=stdin,
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ import msgspec
 
 from tests.world.api import Json
 from tests.world.childproc import Child, free_ports, start_program
-from tests.world.gobuild import Announce, BuildError, GoProgram, locate_go
+from tests.world.gobuild import BuildError, GoProgram, locate_go
 from tests.world.manifests import read_manifests
 from tests.world.world import World
 
@@ -54,11 +54,6 @@ KUSTOMIZE: Final = FluxController(
     flags=("--requeue-dependency=5s",),
 )
 CONTROLLERS: Final = (SOURCE, KUSTOMIZE)
-
-
-def list_controllers(announce: Announce = sys.stderr.write) -> Sequence[Path]:
-    """Return the programs, building them if need be. Raises BuildError."""
-    return [one.program.find(announce) / one.name for one in CONTROLLERS]
 
 
 @cache
@@ -99,7 +94,7 @@ def running(world: World) -> Iterator[Sequence[Child]]:
         for one in CONTROLLERS:
             metrics, health = free_ports(2)
             command: list[str | Path] = [
-                one.program.find(sys.stderr.write) / one.name,
+                one.program.locate(),
                 "--watch-all-namespaces=false",
                 f"--metrics-addr=127.0.0.1:{metrics}",
                 f"--health-addr=127.0.0.1:{health}",
@@ -135,4 +130,4 @@ def _describe_module(module: str) -> Json:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("".join(f"{one}\n" for one in list_controllers()))
+    sys.stdout.write("".join(f"{one.program.locate()}\n" for one in CONTROLLERS))

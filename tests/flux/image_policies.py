@@ -4,24 +4,21 @@ The controller's own module is not to be had. `python -m tests.flux.image_polici
 program beforehand. Marked `controlplane` is what needs it.
 """
 
-import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tests.world.api import Json
-from tests.world.gobuild import Announce, GoProgram
+from tests.world.gobuild import GoProgram
 
 TAG_POLICY: Final = GoProgram(
     title="the selection of tags by image policies (some seconds)",
     sources=Path(__file__).parent / "tagpolicy",
     parts=("tagpolicy",),
 )
-_LIMIT_SECONDS: Final = 120
 
 
 class Selection(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,24 +29,10 @@ class Selection(msgspec.Struct, frozen=True, rename="camel"):
     lists: Sequence[Sequence[str]]
 
 
-@cache
-def locate(announce: Announce = sys.stderr.write) -> Path:
-    """Return the program, building it if need be. Raises BuildError."""
-    return TAG_POLICY.find(announce) / TAG_POLICY.parts[0]
-
-
 def select(selections: Sequence[Selection]) -> list[list[str]]:
     """Return which tag is selected from each list, empty for none."""
-    done = subprocess.run(
-        [locate()],
-        input=msgspec.json.encode(selections),
-        capture_output=True,
-        timeout=_LIMIT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return msgspec.json.decode(done.stdout, type=list[list[str]])
+    return msgspec.json.decode(TAG_POLICY.answer(selections), type=list[list[str]])
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{locate()}\n")
+    sys.stdout.write(f"{TAG_POLICY.locate()}\n")

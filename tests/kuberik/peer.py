@@ -2,21 +2,20 @@
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tests.world.childproc import Child, free_ports, start_program
-from tests.world.gobuild import Announce, BuildError, GoProgram
+from tests.world.gobuild import BuildError, GoProgram
 from tests.world.plane import ControlPlane
 
 VARIABLE: Final = "KUBERIK_SOURCE"
 _NAME: Final = "rollout-controller"
 
 
-def build_peer(announce: Announce = sys.stderr.write) -> Path:
+def build_peer() -> Path:
     """Return the program, building it if need be. Raises BuildError."""
     sources = Path(os.environ.get(VARIABLE) or "")
     if not (sources / "go.mod").exists() or VARIABLE not in os.environ:
@@ -34,7 +33,7 @@ def build_peer(announce: Announce = sys.stderr.write) -> Path:
         package="./cmd",
         salt=digest.hexdigest(),
     )
-    return program.find(announce) / _NAME
+    return program.locate()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from tests.world.api import (
     Resource,
 )
 from tests.world.budgets import CRDS
-from tests.world.helm import locate_helm
+from tests.world.helm import HELM
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.kubelet import NORMAL, Behaviour, Kind
 from tests.world.manifests import ACCOUNT
@@ -103,7 +103,7 @@ class Charted:
     @property
     def environment(self) -> dict[str, str]:
         """Return where helm is found, without settings, caches or plugins of the machine."""
-        path = f"{locate_helm().parent}{os.pathsep}{os.environ['PATH']}"
+        path = f"{HELM.locate().parent}{os.pathsep}{os.environ['PATH']}"
         return {"HOME": str(self.folder), "PATH": path}
 
     async def helm(self, *words: str | Path, values: Mapping[str, Any] | None = None) -> Ended:
@@ -113,7 +113,7 @@ class Charted:
             words = (*words, "--values", file)
         return await asyncio.to_thread(
             run_command,
-            str(locate_helm()),
+            str(HELM.locate()),
             *(str(word) for word in words),
             f"--namespace={self.world.namespace}",
             env=self.environment | {"KUBECONFIG": str(self.kubeconfig)},

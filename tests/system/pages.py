@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tests.world.kubectl import locate_kubectl
+from tests.world.kubectl import KUBECTL
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 ANYTHING: Final = "..."
@@ -114,5 +114,5 @@ class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     def _environment(self) -> dict[str, str]:
         ours = str(Path(sys.executable).parent)
         given = {**os.environ, **self.environment}
-        path = os.pathsep.join((ours, str(locate_kubectl()), given["PATH"]))
+        path = os.pathsep.join((ours, str(KUBECTL.locate().parent), given["PATH"]))
         return {**given, "KUBECONFIG": str(self.kubeconfig), "PATH": path}

@@ -28,7 +28,7 @@ from tests.system.waits import read_metric, wait_reason
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
 from tests.world.judge import Judge
-from tests.world.kubectl import locate_kubectl
+from tests.world.kubectl import KUBECTL
 from tests.world.manifests import SHADOW, apply_manifests, read_manifests
 from tests.world.operatorproc import Launch, OperatorProcess
 from tests.world.sets import PAUSED, Snapshot, is_ready
@@ -109,7 +109,7 @@ class Person:
 
     async def paste(self, script: str, *, is_refused: bool = False) -> str:
         """Run lines until one fails; return what was said."""
-        path = os.pathsep.join((str(locate_kubectl()), os.environ["PATH"]))
+        path = os.pathsep.join((str(KUBECTL.locate().parent), os.environ["PATH"]))
         env = {"KUBECONFIG": str(write_kubeconfig(self._world)), "PATH": path}
         lines = f"cd {self._world.folder}\n{script}"
         ended = await asyncio.to_thread(run_command, "bash", "-e", "-c", lines, env=env)

@@ -36,7 +36,7 @@ from tests.rendered import (
 from tests.system.starts import run_command
 from tests.world.api import DEPLOYMENTS as DEPLOYMENTS_API
 from tests.world.api import NAMESPACES, PODS, ApiError
-from tests.world.kubectl import locate_kubectl
+from tests.world.kubectl import KUBECTL
 from tests.world.manifests import KINDS, remove_cluster_scoped
 from tests.world.plane import ADMIN
 from tests.world.world import World
@@ -147,7 +147,7 @@ async def test_dep85_the_removal_of_the_page_leaves_nothing(
     config = world.folder / "admin.conf"
     page = example_of("webhooks.md", "rollout-operator admin uninstall-webhooks --namespace")
     path = os.pathsep.join(
-        (str(Path(sys.executable).parent), str(locate_kubectl()), os.environ["PATH"])
+        (str(Path(sys.executable).parent), str(KUBECTL.locate().parent), os.environ["PATH"])
     )
     given = {"KUBECONFIG": str(config), "PATH": path}
 
@@ -199,4 +199,4 @@ def apply(world: World, *words: str) -> None:
 
 
 def kubectl() -> str:
-    return str(locate_kubectl() / "kubectl")
+    return str(KUBECTL.locate())

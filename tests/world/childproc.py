@@ -7,10 +7,13 @@ import random
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 PR_SET_PDEATHSIG: Final = 1
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -18,6 +21,7 @@ LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # How often an exit is read; an exit has no event that works from every event loop.
 EXIT_POLL: Final = timedelta(milliseconds=20)
 TAIL_LINES: Final = 30
+SERVED_TRIES: Final = 400
 # Below those that Linux gives to outgoing connections: one of these would take a port between the
 # look at it and the start of a server, or while a server is down that shall come back to it.
 PORTS: Final = range(15_000, 32_000)
@@ -104,6 +108,24 @@ class Child:
     def tail(self) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+
+def wait_served(url: str, child: Child) -> None:
+    """Wait until a program answers, be it with a refusal. Raises AssertionError with its output."""
+    for _ in range(SERVED_TRIES):
+        assert child.exit_code is None, child.tail()
+        try:
+            urlopen(url, timeout=1).close()
+        except HTTPError as refused:
+            refused.close()
+            if refused.code < 500:
+                return
+        except (URLError, TimeoutError):
+            pass
+        else:
+            return
+        time.sleep(0.05)
+    raise AssertionError(child.tail())
 
 
 def free_ports(count: int) -> list[int]:

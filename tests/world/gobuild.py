@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ OLDEST_GO: Final = (1, 26)
 # The first build of the control plane took four minutes on two cores; a machine five times slower
 # may still finish.
 BUILD_LIMIT_SECONDS: Final = 1800
+ANSWER_LIMIT_SECONDS: Final = 120
 
 Announce = Callable[[str], object]
 
@@ -49,6 +51,25 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
     """Build tags, separated by commas."""
     salt: str = ""
     """What else makes it another."""
+    may_be_on_path: bool = False
+    """Whether the one on PATH will do."""
+
+    def locate(self) -> Path:
+        """Return the program, building it if need be. Raises BuildError."""
+        named = shutil.which(self.parts[0]) if self.may_be_on_path else None
+        return Path(named) if named else self.find(sys.stderr.write) / self.parts[0]
+
+    def answer(self, question: object) -> bytes:
+        """Return what the program makes of a question, both in JSON. Raises BuildError."""
+        done = subprocess.run(
+            [self.locate()],
+            input=msgspec.json.encode(question),
+            capture_output=True,
+            timeout=ANSWER_LIMIT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
 
     def find(self, announce: Announce) -> Path:
         """Return a folder with all names, building them if need be. Raises BuildError."""

@@ -3,14 +3,11 @@
 `python -m tests.world.helm` builds it beforehand where there is none.
 """
 
-import os
-import shutil
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.world.gobuild import Announce, GoProgram
+from tests.world.gobuild import GoProgram
 
 _MODULE: Final = "helm.sh/helm/v3"
 # What a released one has, too: its version, and the Kubernetes that `helm template` renders for.
@@ -30,15 +27,9 @@ HELM: Final = GoProgram(
     package=f"{_MODULE}/cmd/helm",
     flags=_FLAGS,
     salt=_FLAGS,
+    may_be_on_path=True,
 )
 
 
-@cache
-def locate_helm(announce: Announce = sys.stderr.write) -> Path:
-    """Return the command, building it if need be. Raises BuildError."""
-    named = shutil.which("helm", path=os.environ.get("PATH", ""))
-    return Path(named) if named else HELM.find(announce) / "helm"
-
-
 if __name__ == "__main__":
-    sys.stdout.write(f"{locate_helm()}\n")
+    sys.stdout.write(f"{HELM.locate()}\n")

@@ -8,16 +8,13 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from aiohttp import web
 
-from tests.world.childproc import Child, free_ports, start_program
-from tests.world.gobuild import Announce, GoProgram
+from tests.world.childproc import Child, free_ports, start_program, wait_served
+from tests.world.gobuild import GoProgram
 
 PROMETHEUS: Final = GoProgram(
     title="Prometheus (three to four minutes on two cores)",
@@ -26,13 +23,6 @@ PROMETHEUS: Final = GoProgram(
     package="github.com/prometheus/prometheus/cmd/prometheus",
     tags="remove_all_sd",
 )
-_TRIES: Final = 400
-
-
-@cache
-def locate_prometheus(announce: Announce = sys.stderr.write) -> Path:
-    """Return the program, building it if need be. Raises BuildError."""
-    return PROMETHEUS.find(announce) / PROMETHEUS.parts[0]
 
 
 @asynccontextmanager
@@ -70,30 +60,18 @@ async def scraping(
     job = {"job_name": "pods", "scrape_interval": interval, "scrape_timeout": interval}
     settings.write_text(json.dumps({"scrape_configs": [{**job, "static_configs": scrapes}]}))
     command: list[str | Path] = [
-        locate_prometheus(),
+        PROMETHEUS.locate(),
         f"--config.file={settings}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
     child = Child("prometheus", start_program(command, log, {}), log)
     try:
-        await _wait_for(f"http://127.0.0.1:{port}/-/ready", child)
+        await asyncio.to_thread(wait_served, f"http://127.0.0.1:{port}/-/ready", child)
         yield f"http://127.0.0.1:{port}"
     finally:
         child.kill()
 
 
-async def _wait_for(url: str, child: Child) -> None:
-    for _ in range(_TRIES):
-        assert child.exit_code is None, child.tail()
-        try:
-            await asyncio.to_thread(urlopen, url, timeout=1)
-        except (URLError, TimeoutError):
-            await asyncio.sleep(0.05)
-        else:
-            return
-    raise AssertionError(child.tail())
-
-
 if __name__ == "__main__":
-    sys.stdout.write(f"{locate_prometheus()}\n")
+    sys.stdout.write(f"{PROMETHEUS.locate()}\n")

@@ -8,18 +8,15 @@ import base64
 import hashlib
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Final
-from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tests.oci.registries import CONFIG, MANIFEST, NAME, labels
-from tests.world.childproc import Child, free_ports, start_program
-from tests.world.gobuild import Announce, GoProgram
+from tests.world.childproc import Child, free_ports, start_program, wait_served
+from tests.world.gobuild import GoProgram
 
 REGISTRY: Final = GoProgram(
     title="the reference registry (half a minute on two cores)",
@@ -30,13 +27,6 @@ USER: Final = "mallory"
 PASSWORD: Final = "hidden"
 # bcrypt of that password, as cheap as it goes.
 _HASH: Final = "$2a$05$DMD4cXps8TDrmkfvC7JVCuNOYI4G.Vx1t2iFIHUHmZpJIoflBKNDq"
-_TRIES: Final = 200
-
-
-@cache
-def locate_registry(announce: Announce = sys.stderr.write) -> Path:
-    """Return the program, building it if need be. Raises BuildError."""
-    return REGISTRY.find(announce) / "registry"
 
 
 @contextmanager
@@ -53,27 +43,14 @@ def serving(folder: Path) -> Iterator[str]:
         f"auth: {{htpasswd: {{realm: tests, path: '{users}'}}}}\n"
     )
     env = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
-    command: list[str | Path] = [locate_registry(), "serve", settings]
+    command: list[str | Path] = [REGISTRY.locate(), "serve", settings]
     log = folder / "registry.log"
     child = Child("registry", start_program(command, log, env), log)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/v2/", child)
+        wait_served(f"http://127.0.0.1:{port}/v2/", child)
         yield f"127.0.0.1:{port}"
     finally:
         child.kill()
-
-
-def _wait_for(url: str, child: Child) -> None:
-    for _ in range(_TRIES):
-        assert child.exit_code is None, child.log.read_text()
-        try:
-            urlopen(url, timeout=1)
-        except HTTPError as error:
-            error.close()
-            return
-        except URLError:
-            time.sleep(0.05)
-    raise AssertionError(child.log.read_text())
 
 
 _PAIR: Final = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -121,4 +98,4 @@ def render_pull_secret(host: str) -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{locate_registry()}\n")
+    sys.stdout.write(f"{REGISTRY.locate()}\n")
