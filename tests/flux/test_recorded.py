@@ -8,13 +8,9 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from rollout_lab.flux import label_owner
-from rollout_lab.model.request import ApiRequest
-from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import KUSTOMIZATIONS as LAB_KUSTOMIZATIONS
 from rollout_operator.kube.api import OCI_REPOSITORIES as LAB_SOURCES
-from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.releases.model.decode_flux import decode_kustomization, decode_oci_repository
 from rollout_operator.releases.planning.flux import map_flux_waits, name_manager
 from rollout_operator.releases.planning.health_checks import (
@@ -26,7 +22,7 @@ from rollout_operator.releases.planning.health_checks import (
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.flux.record import GENERATION, TIME, normalise, read_record
 from tests.goldens import Golden
-from tests.lab.releasing import create_release
+from tests.lab.releasing import create_release, create_zones
 from tests.stories import Story, read_stories
 from tests.virtual_time import in_virtual_time
 from tests.world.api import Json
@@ -153,18 +149,6 @@ def _normalise(status: Mapping[str, Any]) -> Json:
     return normalise({"metadata": {"generation": 3}, "status": status}, {})
 
 
-async def create_zones(world: ReleaseSandbox) -> None:
-    namespace = world.sandbox.namespace
-    for letter in "abc":
-        zone = ZoneSpec(
-            name=f"db-zone-{letter}", image="app:none", labels=label_owner("app", namespace)
-        )
-        body = statefulset(zone, namespace)
-        await world.sandbox.call(
-            ApiRequest(verb="create", resource=STATEFULSETS, namespace=namespace, body=body)
-        )
-
-
 async def read_statuses(world: ReleaseSandbox, tag: str) -> dict[str, Json]:
     """Return the statuses in the form of the record, with times that are the same for all."""
     found = {kind: dict(await world.get(one, "app")) for kind, one in KINDS.items()}
@@ -195,7 +179,7 @@ async def set_tag(world: ReleaseSandbox, tag: str) -> None:
 async def test_what_the_lab_writes_is_on_record() -> None:
     moments = read_record()["moments"]
     async with ReleaseSandbox.opened() as world:
-        await create_zones(world)
+        await create_zones(world, "db-zone-")
         world.sandbox.flux.missing |= {"none", "1.4.0"}
         world.sandbox.start_flux()
         await create_release(world)

@@ -21,13 +21,13 @@ async def create_release(world: ReleaseSandbox, **bake: object) -> None:
         await sandbox.call(one.create(sandbox.namespace, "amy"))
 
 
-async def create_zones(world: ReleaseSandbox, letters: str = "abc", pods: int = 1) -> None:
-    """Create zones that the Kustomization applies."""
+async def create_zones(world: ReleaseSandbox, before: str = "web-") -> None:
+    """Create three zones that the Kustomization applies; `before` begins their names."""
     namespace = world.sandbox.namespace
     owner = label_owner("app", namespace)
-    for letter in letters:
+    for letter in "abc":
         zone = ZoneSpec(
-            name=f"web-{letter}", group=GROUP, replicas=pods, image="app:none", labels=owner
+            name=f"{before}{letter}", group=GROUP, replicas=1, image="app:none", labels=owner
         )
         body = statefulset(zone, namespace)
         await world.sandbox.call(
