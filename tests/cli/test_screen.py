@@ -2,9 +2,6 @@
 
 import io
 import os
-from collections.abc import Mapping
-
-import pytest
 
 from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
 from rollout_operator.planning.text import Line, Style
@@ -17,24 +14,6 @@ class Terminal(io.StringIO):
 
 def lines(number: int) -> list[Line]:
     return [((f"line {place}", Style.RED),) for place in range(number)]
-
-
-@pytest.mark.parametrize(
-    ("stream", "environ", "is_terminal", "is_coloured"),
-    [
-        (Terminal(), {"TERM": "xterm"}, True, True),
-        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
-        (Terminal(), {"TERM": "dumb"}, False, False),
-        (io.StringIO(), {"TERM": "xterm"}, False, False),
-    ],
-    ids=["terminal", "no colours", "dumb", "pipe"],
-)
-def test_what_a_stream_is(
-    stream: io.StringIO, environ: Mapping[str, str], is_terminal: bool, is_coloured: bool
-) -> None:
-    output = read_output(stream, environ)
-
-    assert (output.is_terminal, output.is_coloured) == (is_terminal, is_coloured)
 
 
 def test_a_pipe_gets_80_columns_or_160_and_no_colours() -> None:
