@@ -35,6 +35,7 @@ from tests.contract.controllers_sets import PARALLEL, ROLLING, THREE, VERSION, w
 from tests.contract.plays import Needs, Play, sequence
 from tests.contract.sides import CONFIG_MAPS, PODS, REVISIONS
 from tests.contract.world import World
+from tests.virtual_time import elapsed
 
 Json = Any
 
@@ -398,17 +399,13 @@ class ControllerRig:
             with self.world.quietly():
                 made = await self.world.create(CONFIG_MAPS, config_map("clock"), dryRun="All")
             stamp = datetime.fromisoformat(tree(made)["metadata"]["creationTimestamp"])
-            self._clock = stamp - _elapsed()
-        return (self._clock + _elapsed()).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._clock = stamp - elapsed()
+        return (self._clock + elapsed()).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _until_brought(self, resource: Resource, written: ApiAnswer) -> None:
         version = int(version_of(written))
         plural = resource.plural
         await self.until(f"write {version} brought", lambda: self.seen.newest[plural] >= version)
-
-
-def _elapsed() -> timedelta:
-    return timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def _shows_trouble(pod: Json) -> bool:

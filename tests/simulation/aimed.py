@@ -34,10 +34,11 @@ from tests.judge.objects import read_pod
 from tests.judge.policies import read_batch
 from tests.simulation.plans import STRIKE_LIMIT
 from tests.simulation.runs import OPERATORS, Outcome, play
-from tests.simulation.runtime import BACK_AFTER, Patient, now
+from tests.simulation.runtime import BACK_AFTER, Patient
 from tests.simulation.scenarios import SMALL, Scenario, Size
 from tests.simulation.scenarios_book import elect
 from tests.simulation.scenarios_policies import INTERVAL, sampled
+from tests.virtual_time import elapsed as now
 
 # On a cluster before Kubernetes 1.37, where the operator records revisions: there are more steps.
 SEED: Final = 4

@@ -26,7 +26,8 @@ from rollout_operator.kube.api import PODS, VALIDATING_WEBHOOKS, JsonObject
 from tests.forgeries import forge
 from tests.judge.downscales import FORGED, describe_review
 from tests.simulation.faults import Blows, HookFaults
-from tests.simulation.runtime import Patient, now
+from tests.simulation.runtime import Patient
+from tests.virtual_time import elapsed as now
 
 # The faults of calls and events are numbered from 1 as they strike.
 FIRST_BLOW: Final = 100_001

@@ -25,8 +25,9 @@ from rollout_lab.world import Sandbox
 
 from tests.simulation.faults import Planned, ScriptedFaults
 from tests.simulation.runs import Outcome, play
-from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
+from tests.simulation.runtime import BACK_AFTER, NAME, Patient
 from tests.simulation.scenarios import Scenario
+from tests.virtual_time import elapsed as now
 
 LATE: Final = timedelta(seconds=10)
 FROZEN: Final = timedelta(seconds=30)

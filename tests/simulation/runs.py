@@ -27,8 +27,9 @@ from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import judge_book
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
 from tests.simulation.faults import FaultProfile, RandomFaults, choose_profile, name_profile
-from tests.simulation.runtime import LogRecorder, Patient, Supervisor, find_acting, now, split
+from tests.simulation.runtime import LogRecorder, Patient, Supervisor, find_acting, split
 from tests.simulation.scenarios import People, Scenario, name_unready
+from tests.virtual_time import elapsed as now
 
 OPERATORS: Final = "operator"
 # Those of grafana/rollout-operator: requests that wait for one another find more than the defaults.

@@ -17,11 +17,7 @@ from rollout_lab.world import Sandbox
 
 from rollout_operator.telemetry import logs
 from tests.judge.promises import Violation
-
-
-def now() -> timedelta:
-    """Return the time since the world began, on the running loop."""
-    return timedelta(seconds=asyncio.get_running_loop().time())
+from tests.virtual_time import elapsed as now
 
 
 def split(seed: int, what: str) -> random.Random:

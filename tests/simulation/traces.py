@@ -51,7 +51,6 @@ from tests.simulation import scenarios_policies as policies
 from tests.simulation import scenarios_releases as releases
 from tests.simulation.chaos import later_webhook
 from tests.simulation.runs import LIMITS, End, judge
-from tests.simulation.runtime import now
 from tests.simulation.scenarios import People, Route, Size, name_unready, name_unrolled
 from tests.simulation.scenarios_drains import (
     ZONE_LABEL,
@@ -62,6 +61,7 @@ from tests.simulation.scenarios_drains import (
     unguard,
     zone_budget,
 )
+from tests.virtual_time import elapsed as now
 
 QUOTA_PATH: Final = "/quota"
 

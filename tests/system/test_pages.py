@@ -18,8 +18,8 @@ from tests.demo.flags import Settings
 from tests.demo.kept import COMMANDS, render_invitation, write_kubeconfig
 from tests.system.hooked import PROBE, TLS_FLAGS
 from tests.system.pages import DOCS, Happening, Terminal
-from tests.system.zones import LAST_DOWNSCALE, Template, is_called
-from tests.world.api import PODS, STATEFULSETS, VALIDATING_HOOKS, Json
+from tests.system.zones import LAST_DOWNSCALE, Template, is_called, read_stamp
+from tests.world.api import PODS, STATEFULSETS, VALIDATING_HOOKS
 from tests.world.budgets import install_kinds
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE, Hooks, Registration
 from tests.world.kubelet import Behaviour, Kind, Nodes, by_image
@@ -106,7 +106,7 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
         """Wait until the downscale of a zone is on record, and make it long ago."""
 
         def check(now: Snapshot) -> Missing:
-            return "" if _read_record(now.sets.get(zone)) else f"no {LAST_DOWNSCALE} on {zone}"
+            return "" if read_stamp(now.sets.get(zone)) else f"no {LAST_DOWNSCALE} on {zone}"
 
         await self.world.wait_until(check)
         then = f"{datetime.now(UTC) - span:%Y-%m-%dT%H:%M:%SZ}"
@@ -135,11 +135,6 @@ async def open_guide(world: World, nodes: Nodes | None = None) -> Guide:
     operator = await world.operator(*FLAGS)
     hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS), probe)
     return Guide(world=world, pods=pods, operator=operator, hooks=hooks)
-
-
-def _read_record(zone: Json | None) -> str:
-    annotations = zone["metadata"].get("annotations", {}) if zone else {}
-    return str(annotations.get(LAST_DOWNSCALE, ""))
 
 
 NAMESPACE: Final = "demo"
