@@ -166,7 +166,6 @@ class Api:
         body: object = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
-        limit: timedelta = CALL_LIMIT,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self.session.request(
             method,
@@ -174,7 +173,7 @@ class Api:
             params=query,
             data=None if body is None else msgspec.json.encode(body),
             headers={} if body is None else {"Content-Type": content_type},
-            timeout=aiohttp.ClientTimeout(total=limit.total_seconds()),
+            timeout=aiohttp.ClientTimeout(total=CALL_LIMIT.total_seconds()),
         )
 
     async def get(
@@ -258,21 +257,11 @@ class Api:
             options["propagationPolicy"] = propagation
         return await self.call("DELETE", resource.path(namespace, name), body=options)
 
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        version: str = "",
-        query: Mapping[str, str] | None = None,
+    async def _watch(
+        self, resource: Resource, namespace: str, version: str
     ) -> AsyncIterator[Event]:
-        """Yield the events of one watch until the server ends it; an ERROR event raises ApiError.
-
-        Bookmarks are requested and yielded.
-        """
-        requested = {"watch": "true", "allowWatchBookmarks": "true", **(query or {})}
-        if version:
-            requested["resourceVersion"] = version
+        """Yield the events of a watch until the server ends it, with bookmarks. Raises ApiError."""
+        requested = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         async with self.session.get(
             resource.path(namespace),
             params=requested,
@@ -280,33 +269,30 @@ class Api:
         ) as response:
             if response.status >= 400:
                 raise _error(response.status, await response.read())
-            async for line in _lines(response):
+            async for line in read_lines(response):
                 event = _decode(line)
                 if event["type"] == "ERROR":
                     raise _error(int(event["object"].get("code", 500)), line, event["object"])
                 yield Event(event["type"], event["object"])
 
-    async def follow(
-        self, resource: Resource, namespace: str = "", *, labels: str = ""
-    ) -> AsyncIterator[Event]:
+    async def follow(self, resource: Resource, namespace: str = "") -> AsyncIterator[Event]:
         """Yield the list as ADDED events, then its changes for ever, through restarts.
 
         When the past is gone a `Relisted` event carries all objects. Bookmarks are swallowed.
         """
-        query = {"labelSelector": labels} if labels else {}
-        listed = await self._relist(resource, namespace, query)
+        listed = await self._relist(resource, namespace)
         for item in listed["items"]:
             yield Event("ADDED", item)
         version: str = listed["metadata"]["resourceVersion"]
         while True:
             try:
-                async for event in self.watch(resource, namespace, version=version, query=query):
+                async for event in self._watch(resource, namespace, version):
                     version = event.object["metadata"]["resourceVersion"]
                     if event.type != "BOOKMARK":
                         yield event
             except ApiError as refused:
                 if refused.status == GONE:
-                    listed = await self._relist(resource, namespace, query)
+                    listed = await self._relist(resource, namespace)
                     version = listed["metadata"]["resourceVersion"]
                     yield Relisted("RELISTED", {}, items=listed["items"])
                     continue
@@ -316,10 +302,10 @@ class Api:
                 pass  # the server is away: the next turn tries again from the same version
             await asyncio.sleep(REOPEN_PAUSE.total_seconds())
 
-    async def _relist(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Json:
+    async def _relist(self, resource: Resource, namespace: str) -> Json:
         while True:
             try:
-                return await self.list(resource, namespace, query=query)
+                return await self.list(resource, namespace)
             except aiohttp.ClientError:
                 pass
             except ApiError as refused:
@@ -329,16 +315,16 @@ class Api:
             await asyncio.sleep(REOPEN_PAUSE.total_seconds())
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def read_lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield what comes, line by line."""
     # Not readline(): a pod with managed fields may be longer than its limit.
     rest = bytearray()
     async for chunk in response.content.iter_any():
         rest += chunk
         *lines, tail = bytes(rest).split(b"\n")
         rest = bytearray(tail)
-        for line in lines:
-            if line:
-                yield line
+        for line in filter(None, lines):
+            yield line
 
 
 def _decode(content: bytes) -> Json:

@@ -45,6 +45,7 @@ from tests.world.api import (
     Api,
     ApiError,
     Json,
+    read_lines,
 )
 from tests.world.plane import ControlPlane
 from tests.world.webpods import PodCall
@@ -567,17 +568,12 @@ class Judge:
             data=msgspec.json.encode(request),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as response:
-            rest = bytearray()
-            async for chunk in response.content.iter_any():
-                rest += chunk
-                *lines, tail = bytes(rest).split(b"\n")
-                rest = bytearray(tail)
-                for line in filter(None, lines):
-                    answer: Json = msgspec.json.decode(line)
-                    result: Json = answer["result"]
-                    if result.get("canceled"):
-                        raise RuntimeError(f"the store ended the watch: {result}")
-                    yield result
+            async for line in read_lines(response):
+                answer: Json = msgspec.json.decode(line)
+                result: Json = answer["result"]
+                if result.get("canceled"):
+                    raise RuntimeError(f"the store ended the watch: {result}")
+                yield result
 
     def _take(self, event: Json, at: float) -> None:
         pair = event["kv"]
