@@ -1,1 +1,1 @@
-"""`make demo-cluster`: stories of the operator on a real control plane, and the cluster to keep."""
+"""`make demo-cluster`: a rollout on a real control plane, and the cluster to keep."""

@@ -1,4 +1,4 @@
-"""`make demo-cluster`: a story of the operator on a real control plane, to be watched or kept."""
+"""`make demo-cluster`: a rollout on a real control plane, to be watched or kept."""
 
 import asyncio
 import io
@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 from rollout_lab.demo.screen import Screen, choose_screen
 from rollout_lab.end import end_by_signal
+from rollout_lab.trace.lines import is_whole
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.model.names import ExitCode
@@ -22,14 +23,13 @@ from rollout_operator.planning.wording import count
 from tests.demo.flags import Settings, read_settings
 from tests.demo.kept import stay
 from tests.demo.stage import OLD_IMAGE, ZONES, OperatorEndedError, Stage
-from tests.demo.stories import LAST, TALES, Teller
 from tests.system.hooked import TLS_FLAGS
 from tests.system.zones import NO_DOWNSCALE, create_budgets
 from tests.world.assets import NoControlPlaneError, locate_assets
 from tests.world.budgets import GROUP, zone_budget
 from tests.world.hooks import BUDGET_HOOKS, PREPARE_DOWNSCALE, Registration
 from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
-from tests.world.kubelet import Behaviour, Nodes, by_image
+from tests.world.kubelet import Behaviour, Nodes, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.world import World
@@ -40,12 +40,12 @@ ENDS_AFTER: Final = timedelta(milliseconds=300)
 
 
 async def run(plane: ControlPlane, settings: Settings, screen: Screen) -> bool:
-    """Start a control plane, show a story on it, and remove every trace; return as `present`."""
+    """Start a control plane, show a rollout on it, and remove every trace; return as `present`."""
     try:
         with _step(screen, "etcd, API server and controller manager"):
             await plane.start()
         async with open_cluster(plane, settings, screen, NAMESPACE) as cluster:
-            is_well = await present(cluster, settings, screen)
+            is_well = await present(cluster, screen)
             if settings.is_kept:
                 await stay(cluster.world, cluster.operator)
             return is_well
@@ -66,9 +66,8 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Yield a cluster on a running control plane that is as it should be."""
     pods = Behaviour(ready_after=settings.ready_after, terminates_after=ENDS_AFTER)
-    choose = by_image(dict(TALES[settings.story].images), pods)
     async with (
-        World(plane, plane.folder, choose, namespace=namespace) as world,
+        World(plane, plane.folder, always(pods), namespace=namespace) as world,
         Nodes(world.api, ZONES) as nodes,
     ):
         world.kubelet.place = nodes.place
@@ -93,18 +92,12 @@ def _list_zones(settings: Settings) -> list[ZoneSpec]:
         pod_labels={GROUP: "ingester"},
     )
     guarded = {NO_DOWNSCALE: "true"}
-    return [replace(zone, name=name, labels=guarded if name == LAST else {}) for name in ZONES]
+    return [replace(zone, name=name, labels=guarded if name == ZONES[-1] else {}) for name in ZONES]
 
 
-async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
-    """Show a story on a cluster; return whether it was as it should be."""
-    story = TALES[settings.story]
-    stage = Stage(
-        title=story.title,
-        world=cluster.world,
-        operator=cluster.operator,
-        screen=screen,
-    )
+async def present(cluster: Cluster, screen: Screen) -> bool:
+    """Show a rollout on a cluster; return whether it was as it should be."""
+    stage = Stage(cluster.world, cluster.operator, screen)
     screen.write("\n")
     trouble = ""
     with screen:
@@ -112,7 +105,9 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
             async with asyncio.TaskGroup() as tasks:
                 beside = [tasks.create_task(each) for each in (stage.follow(), stage.tick())]
                 await stage.until(lambda now: True)
-                await Teller(stage).act(story.script)
+                stage.say("new image for all zones: v2")
+                await cluster.world.set_image(ZONES, "v2")
+                await stage.until(lambda now: all(map(is_whole, now.sets.values())))
                 for task in beside:
                     task.cancel()
         except* (TimeoutError, OperatorEndedError) as failed:

@@ -13,18 +13,9 @@ from rollout_operator.model.units import parse_duration
 
 MOST_PODS: Final = 20
 LONGEST_START: Final = timedelta(minutes=1)
-STORIES: Final = (
-    "rollout",
-    "bad-revision",
-    "pod-dies",
-    "paused-zone",
-    "forbidden-downscale",
-    "drained-node",
-)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    story: str = STORIES[0]
     pods: int = 3
     limit: int = 1
     ready_after: timedelta = timedelta(seconds=1)
@@ -43,10 +34,9 @@ def read_settings(argv: Sequence[str]) -> Settings:
         add_help=False,
         allow_abbrev=False,
     )
-    keep = "leave all running after the story, say how to reach it by kubectl, and end on Ctrl-C"
+    keep = "leave all running after the rollout, say how to reach it by kubectl, and end on Ctrl-C"
     flags: dict[str, dict[str, Any]] = {
         "help": {"action": "help", "help": "print this"},
-        "story": {"choices": STORIES, "help": "what is to be seen"},
         "pods": {"type": _count, "help": f"pods of each of the three zones, to {MOST_PODS}"},
         "limit": {"type": _count, "help": "of a zone's pods that may be down at a time"},
         "ready-after": {"type": _span, "help": "how long a new pod takes to be ready, to 1m"},

@@ -1,4 +1,4 @@
-"""A cluster that stays after its story: how to reach it, and what to try on it."""
+"""A cluster that stays after its rollout: how to reach it, and what to try on it."""
 
 import asyncio
 import os

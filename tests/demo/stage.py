@@ -1,8 +1,8 @@
-"""What there is to see of the cluster, and the ways in which a story waits and acts."""
+"""What there is to see of the cluster, and how a rollout of it is waited for."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,25 +21,23 @@ from tests.world.world import World
 
 OLD_IMAGE: Final = "v1"
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
-PERSON: Final = "you"
 # Between two reads of the operator's page and of its log.
 TICK: Final = timedelta(milliseconds=100)
 LIMIT: Final = timedelta(minutes=10)
-# A story may end with pods that never become ready.
+# The operator reads what the cluster shows some moments later.
 SETTLES_IN: Final = timedelta(seconds=3)
 
 Holds = Callable[[Snapshot], bool]
 
 
 class OperatorEndedError(Exception):
-    """The operator is gone in the middle of the story; the text is the end of its log."""
+    """The operator is gone in the middle of the rollout; the text is the end of its log."""
 
 
 @dataclass(slots=True)
 class Stage:
     """Gathers what there is to see, and has it shown."""
 
-    title: str
     world: World
     operator: OperatorProcess
     screen: Screen
@@ -84,19 +82,14 @@ class Stage:
             self._moved.clear()
             await self._moved.wait()
 
-    async def act(self, text: str, deed: Awaitable[object]) -> None:
-        """Do what a person does, and say it."""
-        self.say(text)
-        await deed
-
-    def say(self, text: str, actor: str = PERSON) -> None:
-        self._own.append(TraceLine(at=self._elapsed(), who=actor, text=text))
+    def say(self, text: str) -> None:
+        self._own.append(TraceLine(at=self._elapsed(), who="you", text=text))
 
     def picture(self, *end: Line) -> Picture:
         """Return what is known now, the newest of the log included."""
         said = read_lines(self.operator.log_lines(), self.begun)
         return Picture(
-            title=self.title,
+            title="A new image for all zones: one zone after the other",
             elapsed=self._elapsed().total_seconds(),
             now=self._now,
             lines=tuple(sorted((*self._own, *said), key=lambda line: line.at)),
@@ -109,7 +102,7 @@ class Stage:
     def _observe(self, now: Snapshot) -> Missing:
         self.seen = now
         self._moved.set()
-        return "the story goes on"
+        return "the rollout goes on"
 
 
 def read_lines(log: Iterable[str], begin: datetime) -> Iterator[TraceLine]:

@@ -5,27 +5,22 @@ from datetime import timedelta
 import pytest
 
 from tests.demo.__main__ import main
-from tests.demo.flags import STORIES, Settings, read_settings
-from tests.demo.stories import TALES
+from tests.demo.flags import Settings, read_settings
 
 
 def test_flags_are_taken() -> None:
-    words = "-story bad-revision --pods=2 -limit=2 -ready-after 300ms -plain -keep"
+    words = "--pods=2 -limit=2 -ready-after 300ms -plain -keep"
 
     assert read_settings(words.split()) == Settings(
-        story="bad-revision",
         pods=2,
         limit=2,
         ready_after=timedelta(milliseconds=300),
         is_plain=True,
         is_kept=True,
     )
-    assert set(STORIES) == set(TALES)
 
 
-@pytest.mark.parametrize(
-    "words", ["-story fairy-tale", "-pods=0", "-ready-after=0s", "-ready-after=x", "-keeep", "x"]
-)
+@pytest.mark.parametrize("words", ["-pods=0", "-ready-after=0s", "-ready-after=x", "-keeep", "x"])
 def test_mistakes_end_with_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words.split())

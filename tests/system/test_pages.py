@@ -196,7 +196,7 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
     screen = choose_screen(stream, {})
 
     async with open_cluster(plane, settings, screen) as cluster:
-        assert await present(cluster, settings, screen), stream.getvalue()
+        assert await present(cluster, screen), stream.getvalue()
 
     text = stream.getvalue()
     assert re.findall(r"ingester  (.*)  6/6 ready  6/6 updated", text)[-1] == "rolled out"
