@@ -12,14 +12,13 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import count, groupby, pairwise
 from pathlib import Path
 from typing import Final
 
 import pytest
-from _pytest.mark import ParameterSet
 from rollout_lab.model.fields import child, children, is_terminating, number, text
 from rollout_lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
 from rollout_lab.nodes.behaviour import image_of
@@ -223,12 +222,6 @@ def _word(said: str) -> str:
 pytestmark = pytest.mark.thorough
 
 CALM: Final = Path(__file__).with_name("calm.txt")
-LARGE: Final = tuple(name for name in NAMES if not name.endswith("-small"))
-
-
-def mark_costly(names: Iterable[str], costly: Container[str] = LARGE) -> list[ParameterSet]:
-    """Return scenarios as parameters of a test: the costly ones are not for `make test-fast`."""
-    return [pytest.param(name, marks=pytest.mark.slow if name in costly else ()) for name in names]
 
 
 @pytest.mark.parametrize("story", read_stories(CALM))
@@ -280,7 +273,13 @@ print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
 
-@pytest.mark.parametrize("name", mark_costly(EACH_WAY))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name.endswith("-small") else pytest.mark.slow)
+        for name in EACH_WAY
+    ],
+)
 def test_the_same_seed_gives_the_same_history(name: str) -> None:
     first, second = (_run_alone(name) for _ in range(2))
 
