@@ -7,7 +7,6 @@ budget allows; what the API server itself takes for each is told beside what the
 
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Final
 
@@ -53,11 +52,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 async def measure(*, small: bool) -> Result:
     """Measure one storm. Raises NoControlPlaneError."""
     replicas, count = (2, 40) if small else (ZONE_PODS, COUNT)
-    plane = ControlPlane(locate_assets())
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(plane.stop)
-        await plane.start()
-        world = await stack.enter_async_context(World(plane, plane.folder, always(PODS)))
+    async with (
+        ControlPlane(locate_assets()).running() as plane,
+        World(plane, plane.folder, always(PODS)) as world,
+    ):
         zones = grouped_zones(NAME, replicas=replicas)
         run = await _storm(world, await hold(world, zones, 1), count)
     setting = {"pods": replicas * 3, "evictions": count, "connections": 64, "max_unavailable": 1}

@@ -87,12 +87,10 @@ async def open_plane() -> AsyncIterator[ControlPlane]:
         policy = Path(folder) / "audit.yaml"
         shipped = yaml.safe_load(AUDIT_POLICY.read_text("utf-8"))
         policy.write_text(yaml.safe_dump(shipped | {"rules": STATUS_RULES + shipped["rules"]}))
-        plane = ControlPlane(locate_assets(), flags={"audit-policy-file": str(policy)})
-        try:
-            await plane.start()
+        async with ControlPlane(
+            locate_assets(), flags={"audit-policy-file": str(policy)}
+        ).running() as plane:
             yield plane
-        finally:
-            await plane.stop()
 
 
 async def _roll(plane: ControlPlane, replicas: int, limit: int) -> Run:

@@ -102,17 +102,15 @@ class _Setup:
 async def measure(*, small: bool) -> Result:
     """Measure waves. Raises NoControlPlaneError."""
     count, rounds, pause = (20, 1, 0.0) if small else (1_000, 5, PAUSE_S)
-    plane = ControlPlane(locate_assets())
-    try:
-        await plane.start()
-        async with World(plane, plane.folder, always(STARTS)) as world:
-            setup = await _open(world, count)
-            offset = plane.audit_size()
-            quiet, busy = await _play(setup, rounds, pause)
-            await world.judge.violations()  # the audit log is whole after that
-            reactions = read_reactions(plane.read_audit(offset)[0], world.user)
-    finally:
-        await plane.stop()
+    async with (
+        ControlPlane(locate_assets()).running() as plane,
+        World(plane, plane.folder, always(STARTS)) as world,
+    ):
+        setup = await _open(world, count)
+        offset = plane.audit_size()
+        quiet, busy = await _play(setup, rounds, pause)
+        await world.judge.violations()  # the audit log is whole after that
+        reactions = read_reactions(plane.read_audit(offset)[0], world.user)
     assert len(reactions) == quiet + len(busy), reactions
     setting = {
         "pods": count,

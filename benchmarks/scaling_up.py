@@ -60,14 +60,10 @@ async def measure(*, small: bool) -> Result:
     """Measure steps of one replica each. Raises NoControlPlaneError."""
     rounds, pause = (2, 0.0) if small else (15, PAUSE_S)
     figures: list[Figure] = []
-    plane = ControlPlane(locate_assets())
-    try:
-        await plane.start()
+    async with ControlPlane(locate_assets()).running() as plane:
         for shape, followers in SHAPES.items():
             run = await _follow(plane, followers, rounds, pause)
             figures += _describe(shape, len(followers), run)
-    finally:
-        await plane.stop()
     setting = {"zones": 3, "rounds": rounds, "shapes": list(SHAPES)}
     return Result(benchmark="scaling_up", setting=setting, figures=figures)
 

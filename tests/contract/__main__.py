@@ -82,16 +82,12 @@ async def _play(sequences: Many[Sequence], lab: Mapping[str, list[str]]) -> tupl
 
     A busy machine may spoil an answer, so what the lab answers otherwise is played once more.
     """
-    plane = ControlPlane(locate_assets())
-    try:
-        await plane.start()
+    async with ControlPlane(locate_assets()).running() as plane:
         async with plane.api() as api:
             kubernetes = (await api.call("GET", "/version"))["gitVersion"]
         found = await record_all(plane, sequences)
         doubtful = [one for one in sequences if found[str(one)] != lab[str(one)]]
         again = await record_all(plane, doubtful) if doubtful else {}
-    finally:
-        await plane.stop()
     return kubernetes, {**found, **again}
 
 

@@ -53,9 +53,7 @@ def compare(seen: Json, known: Json) -> Iterator[str]:
 
 
 async def _play() -> Play:
-    plane = ControlPlane(locate_assets(sys.stderr.write))
-    try:
-        await plane.start()
+    async with ControlPlane(locate_assets(sys.stderr.write)).running() as plane:
         folder = plane.folder / "flux"
         folder.mkdir()
         async with World(plane, folder) as world:
@@ -69,5 +67,3 @@ async def _play() -> Play:
                     for one in controllers:
                         failure.add_note(f"--- {one.name}\n{one.tail()}")
                     raise
-    finally:
-        await plane.stop()

@@ -315,15 +315,13 @@ def run_rounds(rounds: Sequence[Round]) -> Played:
 
 
 async def _play_all(rounds: Sequence[Round]) -> Played:
-    plane = ControlPlane(locate_assets(sys.stderr.write))
     played, waiting = Played(), list(reversed(rounds))
-    try:
-        await plane.start()
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(SIDE_BY_SIDE):
-                tasks.create_task(_play_on(plane, waiting, played), name=f"lane-{number}")
-    finally:
-        await plane.stop()
+    async with (
+        ControlPlane(locate_assets(sys.stderr.write)).running() as plane,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for number in range(SIDE_BY_SIDE):
+            tasks.create_task(_play_on(plane, waiting, played), name=f"lane-{number}")
     return played
 
 

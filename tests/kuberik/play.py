@@ -132,44 +132,42 @@ class Stage:
 @asynccontextmanager
 async def _staged(peer: Path | None) -> AsyncIterator[Stage]:
     """Run a control plane with the kinds and one of the controllers."""
-    plane = ControlPlane(locate_assets(sys.stderr.write))
-    try:
-        await plane.start()
-        async with AsyncExitStack() as stack:
-            api = await stack.enter_async_context(plane.api())
-            await install_flux(api)
-            if peer is None:
-                await install_kinds(api, FOLDER / "releases")
-                await plane.create_namespace(api, "operator")
-                config = plane.kubeconfig(plane.folder / "operator.conf", api.token)
-                launch = Launch(
-                    folder=plane.folder,
-                    url=plane.url,
-                    kubeconfig=config,
-                    namespace="",
-                    flags=(ON, "-releases.metadata=none", "-kubernetes.client-qps=0"),
-                    env={"WATCH_NAMESPACE": "", "POD_NAMESPACE": "operator"},
-                )
-                process = await stack.enter_async_context(OperatorProcess(launch))
-                await process.wait_ready()
+    async with (
+        ControlPlane(locate_assets(sys.stderr.write)).running() as plane,
+        AsyncExitStack() as stack,
+    ):
+        api = await stack.enter_async_context(plane.api())
+        await install_flux(api)
+        if peer is None:
+            await install_kinds(api, FOLDER / "releases")
+            await plane.create_namespace(api, "operator")
+            config = plane.kubeconfig(plane.folder / "operator.conf", api.token)
+            launch = Launch(
+                folder=plane.folder,
+                url=plane.url,
+                kubeconfig=config,
+                namespace="",
+                flags=(ON, "-releases.metadata=none", "-kubernetes.client-qps=0"),
+                env={"WATCH_NAMESPACE": "", "POD_NAMESPACE": "operator"},
+            )
+            process = await stack.enter_async_context(OperatorProcess(launch))
+            await process.wait_ready()
 
-                def restart() -> None:
-                    process.kill()
-                    process.start()
-            else:
-                for crd in render_kinds():
-                    await api.create(CRDS, "", crd)
-                    await wait_served(api, crd)
-                running = stack.enter_context(ExitStack())
+            def restart() -> None:
+                process.kill()
+                process.start()
+        else:
+            for crd in render_kinds():
+                await api.create(CRDS, "", crd)
+                await wait_served(api, crd)
+            running = stack.enter_context(ExitStack())
+            running.enter_context(running_peer(peer, plane, plane.folder))
+
+            def restart() -> None:
+                running.close()
                 running.enter_context(running_peer(peer, plane, plane.folder))
 
-                def restart() -> None:
-                    running.close()
-                    running.enter_context(running_peer(peer, plane, plane.folder))
-
-            yield Stage(api, restart)
-    finally:
-        await plane.stop()
+        yield Stage(api, restart)
 
 
 def _belongs(found: Json, namespace: str) -> bool:

@@ -107,15 +107,11 @@ def render(found: Sequence[Compared]) -> Iterator[str]:
 async def _run(options: argparse.Namespace) -> list[Compared]:
     if options.again:
         return await compare_all(read(options.again))
-    plane = ControlPlane(locate_assets(sys.stderr.write))
-    try:
-        await plane.start()
+    async with ControlPlane(locate_assets(sys.stderr.write)).running() as plane:
         moments = await gather(plane, options)
         if options.keep:
             keep(moments, options.keep)
         return await compare_all(moments)
-    finally:
-        await plane.stop()
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -313,14 +313,11 @@ class Actor:
 
     async def _far(self, text: str) -> None:
         """Make an object in a namespace beside this one."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": f"{self._namespace}-far"},
-        }
+        far = f"{self._namespace}-far"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": far}}
         with suppress(ApiError):  # it is there already
             await self._api.create(NAMESPACES, "", body)
-        await Actor(self._api, f"{self._namespace}-far").do(f"make {text}")
+        await Actor(self._api, far).do(f"make {text}")
 
     async def _farstatus(self, text: str) -> None:
         await Actor(self._api, f"{self._namespace}-far").do(f"status {text}")

@@ -36,12 +36,8 @@ async def configured(tmp_path: Path) -> AsyncIterator[ControlPlane]:
     config.write_text(text)
     (tmp_path / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
     flags = {"admission-control-config-file": str(config)}
-    plane = ControlPlane(locate_assets(lambda line: None), flags=flags)
-    try:
-        await plane.start()
+    async with ControlPlane(locate_assets(lambda line: None), flags=flags).running() as plane:
         yield plane
-    finally:
-        await plane.stop()
 
 
 async def test_sec03_the_api_server_shows_the_certificate_that_it_has_to(

@@ -12,10 +12,11 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import yaml
@@ -71,6 +72,15 @@ class ControlPlane:
         self._context: ssl.SSLContext | None = None
 
     # Life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Start it, and leave no trace of it after."""
+        try:
+            await self.start()
+            yield self
+        finally:
+            await self.stop()
 
     async def start(self) -> None:
         """Start all three and wait until the API server is ready."""
