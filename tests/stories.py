@@ -26,7 +26,7 @@ import asyncio
 import inspect
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,41 +98,64 @@ def read_stories(*paths: Path) -> "list[ParameterSet]":
     ]
 
 
-def check_tables(
-    file: str, folder: str = ".", /, **show: Callable[[str], str]
-) -> Callable[[Story, Golden], None]:
-    """Return a test of the tables beside a module, which shows what comes of the case on a line."""
+def check_tables(file: str, folder: str = ".", /, **show: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a test of the tables beside a module, which shows what comes of the case on a line.
 
-    @pytest.mark.parametrize("story", _read_beside(file, folder, show))
-    def check(story: Story, golden: Golden) -> None:
+    What else a function has to be given to show it are fixtures.
+    """
+
+    def find(story: Story, given: Mapping[str, object]) -> Any:
+        one = show[story.path.stem]
         [case] = story.commands
-        story.check(show[story.path.stem](case), golden)
+        return one(case, **{name: given[name] for name in _list_wanted(one)[1:]})
 
-    return check
+    def check(story: Story, golden: Golden, **given: object) -> None:
+        story.check(find(story, given), golden)
+
+    async def check_later(story: Story, golden: Golden, **given: object) -> None:
+        story.check(await find(story, given), golden)
+
+    wanted = [name for one in show.values() for name in _list_wanted(one)[1:]]
+    is_later = any(map(inspect.iscoroutinefunction, show.values()))
+    return _parametrize(check_later if is_later else check, _find(file, folder, show), wanted)
 
 
 def check_stories(
     file: str, folder: str = ".", /, **stages: "Callable[..., Stage]"
-) -> Callable[[Story, Golden, pytest.FixtureRequest], Coroutine[Any, Any, None]]:
+) -> Callable[..., Coroutine[Any, Any, None]]:
     """Return a test of the stories beside a module; what a stage has to be given are fixtures."""
 
-    @pytest.mark.parametrize("story", _read_beside(file, folder, stages))
-    async def check(story: Story, golden: Golden, request: pytest.FixtureRequest) -> None:
+    async def check(story: Story, golden: Golden, **given: object) -> None:
         stage = stages[story.path.stem]
-        wanted = inspect.signature(stage).parameters.values()
-        names = [
-            one.name
-            for one in wanted
-            if one.kind is not one.VAR_KEYWORD and one.default is one.empty
-        ]
-        given = {name: request.getfixturevalue(name) for name in names}
-        story.check(await stage(**given).play(story.commands), golden)
+        own = {name: given[name] for name in _list_wanted(stage)}
+        story.check(await stage(**own).play(story.commands), golden)
 
-    return check
+    wanted = [name for one in stages.values() for name in _list_wanted(one)]
+    return _parametrize(check, _find(file, folder, stages), wanted)
 
 
-def _read_beside(file: str, folder: str, names: Iterable[str]) -> "list[ParameterSet]":
-    return read_stories(*(Path(file).parent / folder / f"{name}.txt" for name in names))
+def _list_wanted(call: Callable[..., object]) -> list[str]:
+    """Return what it has to be given."""
+    return [
+        one.name
+        for one in inspect.signature(call).parameters.values()
+        if one.kind is not one.VAR_KEYWORD and one.default is one.empty
+    ]
+
+
+def _find(file: str, folder: str, names: Iterable[str]) -> Iterator[Path]:
+    return (Path(file).parent / folder / f"{name}.txt" for name in names)
+
+
+def _parametrize(
+    check: Callable[..., Any], paths: Iterable[Path], wanted: Iterable[str]
+) -> Callable[..., Any]:
+    """Return a test of each case in these files, which pytest gives the fixtures of these names."""
+    names = dict.fromkeys(("story", "golden", *wanted))
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    check.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    test: Callable[..., Any] = pytest.mark.parametrize("story", read_stories(*paths))(check)
+    return test
 
 
 def _parse(path: Path, text: str) -> list[Story]:
