@@ -28,7 +28,7 @@ from tests.simulation.scenarios import People
 
 
 class GateStage(operator.OperatorStage):
-    def __init__(self, lines: list[str] | None = None) -> None:
+    def __init__(self, lines: list[str]) -> None:
         super().__init__(lines, has_webhooks=False)
         self.prometheus = ScriptedPrometheus()
         self.prometheus.ratios["v2"] = 0.2

@@ -1,7 +1,6 @@
 """When a health check lets the next zone begin, told in the texts beside this file."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,9 @@ from rollout_operator.gates.plan import CheckPlan, fill_query, plan_check
 from tests.builders import pod
 from tests.gates import plan_stage
 from tests.gates.plan_stage import PlanStage
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 
-
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "plan.txt"))
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await PlanStage().play(story.commands), golden)
+test_story = check_stories(__file__, plan=PlanStage)
 
 
 def test_a_query_is_not_filled_with_more_names_than_it_may_have() -> None:

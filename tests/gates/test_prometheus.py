@@ -7,10 +7,9 @@ import ssl
 import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from ssl import DER_cert_to_PEM_cert
 from typing import Any, Final
 
@@ -24,12 +23,10 @@ from rollout_operator.gates.prometheus import AT_MOST, LIMIT, AllowedUrls, Asker
 from rollout_operator.model.names import NotFound
 from rollout_operator.outbound import Outbound
 from tests.gates.trees import health_check_tree
-from tests.goldens import Golden
 from tests.model.cases import attempt, split_texts
 from tests.oci.registries import Answer, FakeRegistry, endless, hang, issue_tls, reply
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
-HERE: Final = Path(__file__).parent
 AT: Final = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 QUERY: Final = "sum(up)"
 # For servers that would take longer.
@@ -120,50 +117,68 @@ def make_check(url: str, secret: str | None = None) -> HealthCheck:
     return found
 
 
-async def ask(
-    server: FakeRegistry,
-    data: Mapping[str, str] | None = None,
-    path: str = "",
-    limit: timedelta = LIMIT,
-) -> str:
-    outbound = Outbound(limit)
-    asker = Asker(outbound, keep(data), ANY)
-    secret = None if data is None else "read"
+@asynccontextmanager
+async def opened(
+    fetch: FetchSecret, limit: timedelta = LIMIT, allowed: AllowedUrls = ANY, **how: Any
+) -> AsyncIterator[Asker]:
+    outbound = Outbound(limit, **how)
     try:
-        answer = await asker.ask(make_check(f"{server.url}{path}", secret), QUERY, AT)
+        yield Asker(outbound, fetch, allowed)
     finally:
         await outbound.close()
-    return show(answer)
+
+
+async def ask(server: FakeRegistry, data: Mapping[str, str] | None = None, path: str = "") -> str:
+    check = make_check(f"{server.url}{path}", None if data is None else "read")
+    async with opened(keep(data)) as asker:
+        return show(await asker.ask(check, QUERY, AT))
 
 
 def show(answer: object) -> str:
     return f"{answer.value}" if isinstance(answer, Number) else f"{answer}"
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "answers.txt"))
-async def test_answer(story: Story, golden: Golden, server: FakeRegistry) -> None:
-    [text] = story.commands
-    name, _, texts = text.partition(" ")
-    server.at["/api/v1/query"] = ANSWERS[name](*split_texts(texts))
-
+async def show_answer(text: str, server: FakeRegistry) -> str:
+    """Return what an answer to a query means, or one to a `probe`, which has no credential."""
+    name, _, texts = text.removeprefix("probe ").partition(" ")
+    server.at["/api/v1/query"] = server.at["/ready"] = ANSWERS[name](*split_texts(texts))
     limit = SHORT if name in ("hangs", "trickles") else LIMIT
-    story.check(await ask(server, limit=limit), golden)
+    async with opened(keep({"token": "abc"}), limit) as asker:
+        if not text.startswith("probe "):
+            return show(await asker.ask(make_check(server.url), QUERY, AT))
+        found = await asker.probe(make_check(server.url, "read"), f"{server.url}/ready")
+    assert [(one.method, one.path, one.shown) for one in server.seen] == [("GET", "/ready", None)]
+    return show(found)
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "credentials.txt"))
-async def test_credentials(story: Story, golden: Golden, server: FakeRegistry) -> None:
-    [text] = story.commands
+async def show_credentials(text: str, server: FakeRegistry) -> str:
     *echo, texts = text.rpartition(" > ")[::2]
     server.at["/api/v1/query"] = fails("401", "denied", echo[0]) if echo[0] else vector("1")
 
-    found = await ask(server, dict(pair.split("=", 1) for pair in split_texts(texts)))
+    check = make_check(server.url, "read")
+    pairs = None if texts == "absent" else dict(one.split("=", 1) for one in split_texts(texts))
+    async with opened(keep(pairs)) as asker:
+        found = show(await asker.ask(check, QUERY, AT))
     sent = [
         f"{name}: {seen.headers[name]}"
         for seen in server.seen
         for name in ("Authorization", "X-Scope-OrgID")
         if name in seen.headers
     ]
-    story.check("; ".join([*sent, found]), golden)
+    return "; ".join([*sent, *["nothing is sent"] * (not server.seen), found])
+
+
+def show_url(text: str) -> str:
+    *patterns, url = split_texts(text)
+
+    def check() -> str:
+        return f"{AllowedUrls(configure(*patterns)).check(url, 'prod')}"
+
+    return attempt(check)
+
+
+test_case = check_tables(__file__, answers=show_answer, credentials=show_credentials)
+test_url = check_tables(__file__, urls=show_url)
 
 
 async def test_the_ca_of_the_secret_is_trusted_as_well() -> None:
@@ -195,36 +210,24 @@ async def test_the_ca_of_a_secret_is_read_once(monkeypatch: pytest.MonkeyPatch) 
         assert texts == []
 
 
-async def test_bytes_that_are_no_text_are_not_sent(server: FakeRegistry) -> None:
-    found = await ask(server, {"token": "\udcff"})
-
-    assert "token is no single line of ASCII" in found
-    assert server.seen == []
-
-
 async def test_a_url_is_judged_for_the_namespace_of_the_health_check() -> None:
-    asker = Asker(Outbound(LIMIT), keep(None), AllowedUrls(configure()))
-
-    answer = await asker.probe(make_check("http://prometheus"), "http://a.b.c/")
+    async with opened(keep(None), allowed=AllowedUrls(configure())) as asker:
+        answer = await asker.probe(make_check("http://prometheus"), "http://a.b.c/")
 
     assert isinstance(answer, QueryError)
     assert "such as http://prometheus.prod.svc:9090" in answer.text
 
 
 async def test_a_host_that_has_no_other_form_is_called_as_it_is_written() -> None:
-    outbound = Outbound(LIMIT)
-    asker = Asker(outbound, keep(None), ANY)
-
-    answer = await asker.probe(make_check("http://prometheus"), "http://xn--a.invalid/")
-    await outbound.close()
+    async with opened(keep(None)) as asker:
+        answer = await asker.probe(make_check("http://prometheus"), "http://xn--a.invalid/")
 
     assert answer == QueryError("no address is known for its name")
 
 
 async def test_a_query_that_is_too_long_is_not_sent(server: FakeRegistry) -> None:
-    asker = Asker(Outbound(LIMIT), keep(None), ANY)
-
-    answer = await asker.ask(make_check(server.url), "", AT)
+    async with opened(keep(None)) as asker:
+        answer = await asker.ask(make_check(server.url), "", AT)
 
     assert answer == QueryError("with the names of all pods it is longer than 512 KiB")
     assert server.seen == []
@@ -232,9 +235,7 @@ async def test_a_query_that_is_too_long_is_not_sent(server: FakeRegistry) -> Non
 
 async def test_servers_that_hang_leave_turns_for_the_others(server: FakeRegistry) -> None:
     server.at["/ready"] = reply()
-    outbound = Outbound(LIMIT, at_most=AT_MOST)
-    asker = Asker(outbound, keep(None), ANY)
-    async with AsyncExitStack() as stack:
+    async with opened(keep(None), at_most=AT_MOST) as asker, AsyncExitStack() as stack:
         for _ in range(6):
             other = await stack.enter_async_context(FakeRegistry(is_secure=False))
             other.at["/ready"] = hang
@@ -248,16 +249,13 @@ async def test_servers_that_hang_leave_turns_for_the_others(server: FakeRegistry
         async with asyncio.timeout(SHORT.total_seconds()):
             answer = await asker.probe(make_check(server.url), f"{server.url}/ready")
 
-    await outbound.close()
     assert answer == Number(200)
 
 
 async def test_a_name_may_not_lead_to_the_machine_itself(server: FakeRegistry) -> None:
     """SEC-10"""
-    outbound = Outbound(LIMIT, may_be_own=False)
-
-    answer = await Asker(outbound, keep(None), ANY).ask(make_check(server.url), QUERY, AT)
-    await outbound.close()
+    async with opened(keep(None), may_be_own=False) as asker:
+        answer = await asker.ask(make_check(server.url), QUERY, AT)
 
     assert answer == QueryError("its name leads to an address of the machine")
     assert server.seen == []
@@ -273,10 +271,8 @@ async def test_no_address_of_the_machine_is_called(
     """SEC-10"""
     found = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args: [found])
-    outbound = Outbound(LIMIT, may_be_own=False)
-
-    answer = await Asker(outbound, keep(None), ANY).probe(make_check("http://a"), "http://a.dev/")
-    await outbound.close()
+    async with opened(keep(None), may_be_own=False) as asker:
+        answer = await asker.probe(make_check("http://a"), "http://a.dev/")
 
     assert answer == QueryError("its name leads to an address of the machine")
 
@@ -294,18 +290,16 @@ async def test_names_that_hang_hold_up_no_others(
         return look_up(host, *args, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", hang_for_some)
-    outbound = Outbound(LIMIT, at_most=AT_MOST)
-    asker, check = Asker(outbound, keep(None), ANY), make_check(server.url)
-    urls = [f"http://slow-{number}.invalid/" for number in range(AT_MOST)]
-    tasks = [asyncio.create_task(asker.probe(check, url)) for url in urls]
-    await begun.wait()
-    try:
-        async with asyncio.timeout(SHORT.total_seconds()):
-            assert await loop.getaddrinfo("localhost", 80)
-    finally:
-        is_over.set()
-        await asyncio.gather(*tasks)
-        await outbound.close()
+    check, urls = make_check(server.url), [f"http://slow-{at}.invalid/" for at in range(AT_MOST)]
+    async with opened(keep(None), at_most=AT_MOST) as asker:
+        tasks = [asyncio.create_task(asker.probe(check, url)) for url in urls]
+        await begun.wait()
+        try:
+            async with asyncio.timeout(SHORT.total_seconds()):
+                assert await loop.getaddrinfo("localhost", 80)
+        finally:
+            is_over.set()
+            await asyncio.gather(*tasks)
 
 
 async def test_a_secret_is_read_once_for_all_questions_of_some_seconds(
@@ -319,35 +313,13 @@ async def test_a_secret_is_read_once_for_all_questions_of_some_seconds(
         reads += 1
         return await fetch(namespace, name)
 
-    outbound = Outbound(LIMIT)
-    asker, check = Asker(outbound, count, ANY), make_check(server.url, "read")
-
-    await asyncio.gather(*(asker.ask(check, QUERY, AT) for _ in range(6)))
-    assert reads == 1
-    await asyncio.sleep(10)
-    assert await asker.ask(check, QUERY, AT) == Number(1)
-    assert reads == 2
-    await outbound.close()
-
-
-async def test_a_secret_that_is_not_there_stops_the_question(server: FakeRegistry) -> None:
-    asker = Asker(Outbound(LIMIT), keep(None), ANY)
-
-    answer = await asker.ask(make_check(server.url, "read"), QUERY, AT)
-
-    assert answer == QueryError("Secret read: secrets prod/read is not there")
-    assert server.seen == []
-
-
-@pytest.mark.parametrize("story", read_stories(HERE / "urls.txt"))
-def test_url(story: Story, golden: Golden) -> None:
-    [text] = story.commands
-    *patterns, url = split_texts(text)
-
-    def check() -> str:
-        return f"{AllowedUrls(configure(*patterns)).check(url, 'prod')}"
-
-    story.check(attempt(check), golden)
+    check = make_check(server.url, "read")
+    async with opened(count) as asker:
+        await asyncio.gather(*(asker.ask(check, QUERY, AT) for _ in range(6)))
+        assert reads == 1
+        await asyncio.sleep(10)
+        assert await asker.ask(check, QUERY, AT) == Number(1)
+        assert reads == 2
 
 
 async def test_a_question_is_sent_as_prometheus_takes_it(server: FakeRegistry) -> None:
@@ -362,27 +334,3 @@ async def test_a_question_is_sent_as_prometheus_takes_it(server: FakeRegistry) -
     assert await ask(server, path="/prometheus/") == "1.0"
     assert forms == [{"query": QUERY, "time": "1767323045.678"}]
     assert server.paths() == ["POST /prometheus/api/v1/query"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "seen"),
-    [
-        (reply(204), "204"),
-        (reply(503), "503"),
-        pytest.param(reply(302, Location="/"), "302", id="redirects are not followed"),
-        pytest.param(endless([]), "200", id="its body is left unread"),
-        (hang, "QueryError(text='no answer within 3s')"),
-    ],
-)
-async def test_a_probe_shows_the_status_and_no_credential(
-    answer: Answer, seen: str, server: FakeRegistry
-) -> None:
-    server.at["/ready"] = answer
-    outbound = Outbound(SHORT if answer is hang else LIMIT)
-    asker = Asker(outbound, keep({"token": "abc"}), ANY)
-
-    found = await asker.probe(make_check(server.url, "read"), f"{server.url}/ready")
-    await outbound.close()
-
-    assert show(found) == seen
-    assert [(one.method, one.path, one.shown) for one in server.seen] == [("GET", "/ready", None)]
