@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,27 +11,27 @@ from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import read_environment
 from tests.chart.rendering import RELEASE, ChartError, is_hook, render_all
 from tests.digest import show
-from tests.goldens import Golden
 from tests.kustomize import Object
 from tests.rendered import NAMESPACE, get_field
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 pytestmark = pytest.mark.controlplane
 
 CONTAINER: Final = "spec.template.spec.containers.0"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "values.txt"))
-def test_a_value(story: Story, golden: Golden) -> None:
+def show_value(case: str) -> str:
     """DEP-48, DEP-82: whatever is rendered, the operator understands its arguments."""
-    values, _, kind = story.commands[0].partition(" @")
+    values, _, kind = case.partition(" @")
     before, _, after = values.rpartition(" => ")
     try:
         after = f"{before}; {after}" if before not in ("", "nothing") else after
-        shown = show(_render(after, kind), _render(before, kind))
+        return show(_render(after, kind), _render(before, kind))
     except ChartError as error:
-        shown = f"refused: {'; '.join(_list_reasons(str(error)))}"
-    story.check(shown, golden)
+        return f"refused: {'; '.join(_list_reasons(str(error)))}"
+
+
+test_a_value = check_tables(__file__, values=show_value)
 
 
 @cache

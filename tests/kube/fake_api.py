@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -138,12 +137,7 @@ class FakeApi:
         self._port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         for transport in self._transports:
             await transport.close()
         # A connection of the last moment is accepted first, so that it is closed with the others.

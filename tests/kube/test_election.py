@@ -6,10 +6,8 @@ Of processes `me` and `other` it is shown when one begins and ceases to act.
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from rollout_lab.schemas.patches import merge
 
 from rollout_operator.kube.api import LEASES
@@ -19,8 +17,7 @@ from rollout_operator.model.names import ADDRESS, ApiError, Denied, NotElected, 
 from rollout_operator.telemetry.metrics import Metrics
 from tests import stories
 from tests.controllers.fake_client import FakeClient
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 HIGHEST: Final = 2**31 - 1
@@ -214,7 +211,4 @@ _TIMES: Final = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("election.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    story.check(await ElectionStage(lines).play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, election=ElectionStage))

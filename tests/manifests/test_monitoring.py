@@ -11,10 +11,9 @@ import yaml
 
 from tests.dashboard import HEIGHT, PATH, WIDTH, list_expressions, load_rows, render_dashboard
 from tests.expressions import assert_known, bare, metrics_of
-from tests.goldens import Golden
 from tests.kustomize import Object
 from tests.rendered import MANIFESTS, MONITORING
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.world.promql import Query, Scrape, evaluate
 
 pytestmark = pytest.mark.controlplane
@@ -55,12 +54,14 @@ def load_rules() -> list[Object]:
 RULES: Final = {rule["alert"].removeprefix(PREFIX): rule for rule in load_rules()}
 
 
-@pytest.mark.parametrize("story", read_stories(ALERTS))
-def test_an_alert(story: Story, golden: Golden) -> None:
+def show(case: str) -> str:
     """DEP-77, DEP-97: with a namespace, which the summary and the link need."""
-    alert, _, series = story.commands[0].partition(": ")
+    alert, _, series = case.partition(": ")
     namespaces = list_firing(alert, dict(one.rsplit(" ", 1) for one in series.split("; ")))
-    story.check("; ".join(f"fires in {one}" for one in namespaces) or "-", golden)
+    return "; ".join(f"fires in {one}" for one in namespaces) or "-"
+
+
+test_an_alert = check_tables(__file__, alerts=show)
 
 
 def test_each_alert_fires_and_nearly_fires() -> None:

@@ -1,12 +1,10 @@
 """What the network lets through where the component `network-policy` is listed."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.flows import End, Flow, passes
-from tests.goldens import Golden
 from tests.kustomize import Object
 from tests.rendered import (
     NAMESPACE,
@@ -17,7 +15,7 @@ from tests.rendered import (
     by_name,
     install,
 )
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
@@ -48,9 +46,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Object:
     return objects["NetworkPolicy", "rollout-operator"]
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "network.txt"))
-def test_a_flow(story: Story, golden: Golden, policy: Object) -> None:
-    source, target, port = story.commands[0].split()
+def show(case: str, policy: Object) -> str:
+    source, target, port = case.split()
     number, _, protocol = port.partition("/")
     flow = Flow(
         source=ENDS[source],
@@ -60,4 +57,7 @@ def test_a_flow(story: Story, golden: Golden, policy: Object) -> None:
     )
 
     assert passes([], flow)
-    story.check("passes" if passes([policy], flow) else "-", golden)
+    return "passes" if passes([policy], flow) else "-"
+
+
+test_a_flow = check_tables(__file__, network=show)

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from tests.digest import show
-from tests.goldens import Golden
 from tests.kustomize import KustomizeError, Object, render
 from tests.rendered import (
     BASE,
@@ -24,23 +23,23 @@ from tests.rendered import (
     install,
     lead_to,
 )
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
-HERE: Final = Path(__file__).parent
-RENDERED: Final = [HERE / f"{name}.txt" for name in ("folders", "components", "kinds")]
-MISUSE: Final = HERE / "misuse.txt"
 COMPONENTS: Final = MANIFESTS / "components"
 
 
-@pytest.mark.parametrize("story", read_stories(*RENDERED))
-def test_what_is_rendered(story: Story, golden: Golden, tmp_path: Path) -> None:
-    *before, last = words = story.commands[0].split()
+def show_rendered(case: str, tmp_path: Path) -> str:
+    *before, last = words = case.split()
     if not before and (COMPONENTS / last).exists():
         before = ["base", "alone"]
-    found = show(_make(words, tmp_path / "after"), _make(before, tmp_path / "before"))
-    story.check(found, golden)
+    return show(_make(words, tmp_path / "after"), _make(before, tmp_path / "before"))
+
+
+test_what_is_rendered = check_tables(
+    __file__, folders=show_rendered, components=show_rendered, kinds=show_rendered
+)
 
 
 def _make(words: Sequence[str], at: Path) -> list[Object]:
@@ -54,17 +53,18 @@ def _install(at: Path, *components: str) -> list[Object]:
     return install(at, *components, more=[NETWORK_PARAMETERS])
 
 
-@pytest.mark.parametrize("story", read_stories(MISUSE))
-def test_a_component_where_it_cannot_work(story: Story, golden: Golden, tmp_path: Path) -> None:
+def show_misuse(case: str, tmp_path: Path) -> str:
     """Kustomize ends with a sentence, and renders nothing."""
-    how, *components = story.commands[0].split()
+    how, *components = case.split()
     try:
-        found = _misuse(how, components, tmp_path)
+        return _misuse(how, components, tmp_path)
     except KustomizeError as error:
         [*_, place] = re.findall(r"components/[\w-]+(?=')", str(error))
         [said] = re.findall(r"(?:fieldPath|nothing selected|may not add)[^'\\]*", str(error))
-        found = f"{place}: {said}"
-    story.check(found, golden)
+        return f"{place}: {said}"
+
+
+test_a_component_where_it_cannot_work = check_tables(__file__, misuse=show_misuse)
 
 
 def _misuse(how: str, components: list[str], at: Path) -> str:

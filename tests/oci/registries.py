@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from ssl import SSLContext, create_default_context
-from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
@@ -107,12 +106,7 @@ class FakeRegistry:
         self.port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         for task in self._underway:
             task.cancel()
         await self._runner.cleanup()

@@ -30,10 +30,9 @@ from tests.examples import repeatable
 from tests.goldens import Golden
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, endless, hang, reply
 from tests.oci.stage import RegistryStage
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_tables, read_stories
 
 HERE: Final = Path(__file__).parent
-TABLES: Final = HERE / "tables"
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PATH: Final = f"/v2/{NAME}/manifests/1.0.0"
 
@@ -54,21 +53,16 @@ def secret(auths: Mapping[str, object]) -> Mapping[str, bytes]:
     return {".dockerconfigjson": json.dumps({"auths": auths}).encode()}
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "keys.txt"))
-def test_which_entry_is_chosen(story: Story, golden: Golden) -> None:
-    keys, _, image = story.commands[0].rpartition("for ")
+def show_key(case: str) -> str:
+    """Return the key of the entry that is chosen for an image."""
+    keys, _, image = case.rpartition("for ")
     keyring = decode_pull_secret(secret({key: {"registrytoken": "t"} for key in keys.split()}))
     chosen = keyring.choose(parse_repository(image))
-    story.check(chosen.key if chosen else "none", golden)
+    return chosen.key if chosen else "none"
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "entries.txt"))
-def test_what_an_entry_says(story: Story, golden: Golden) -> None:
-    text = re.sub(
-        r"b64\((.*?)\)",
-        lambda found: base64.b64encode(found[1].encode()).decode(),
-        story.commands[0],
-    )
+def show_entry(case: str) -> str:
+    text = re.sub(r"b64\((.*?)\)", lambda found: base64.b64encode(found[1].encode()).decode(), case)
     auths = {"ghcr.io": json.loads(text), "quay.io": {"registrytoken": "t"}}
     found: list[str] = []
     for data in (secret(auths), {".dockercfg": json.dumps(auths).encode()}):
@@ -87,23 +81,32 @@ def test_what_an_entry_says(story: Story, golden: Golden) -> None:
         assert "hidden" not in secrets
         found.append(shown or "none")
     assert found[0] == found[1]
-    story.check(found[0], golden)
+    return found[0]
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "challenges.txt"))
-def test_what_is_requested(story: Story, golden: Golden) -> None:
-    found = parse_challenges(story.commands[0].split(" & "))
+def show_challenges(case: str) -> str:
+    found = parse_challenges(case.split(" & "))
     # What is no challenge may leave rests, of schemes that no registry has.
     known = [one for one in found if one.scheme in ("bearer", "basic")]
     texts = [f"{one.scheme} {json.dumps(dict(one.parameters))}" for one in known]
-    story.check("\n".join(texts) or "nothing", golden)
+    return "\n".join(texts) or "nothing"
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "patience.txt"))
-def test_how_long_it_is_left_alone(story: Story, golden: Golden) -> None:
-    count, _, text = story.commands[0].rpartition("*")
+def show_patience(case: str) -> str:
+    """Return how long a registry is left alone."""
+    count, _, text = case.rpartition("*")
     value = text.strip('"') * int(count or 1)
-    story.check(f"{parse_retry_after(CIMultiDict({'retry-after': value}), NOW)}", golden)
+    return f"{parse_retry_after(CIMultiDict({'retry-after': value}), NOW)}"
+
+
+test_case = check_tables(
+    __file__,
+    "tables",
+    challenges=show_challenges,
+    entries=show_entry,
+    keys=show_key,
+    patience=show_patience,
+)
 
 
 @pytest.mark.parametrize("data", [{}, {"token": b"x"}, secret({}), {".dockerconfigjson": b"{}"}])

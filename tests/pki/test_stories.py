@@ -3,7 +3,6 @@
 import asyncio
 import copy
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -16,7 +15,6 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
 from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP
-from tests.goldens import Golden
 from tests.pki.bundle_stage import ENCODED, NAMES, BundleStage, apply, configuration
 from tests.pki.certificates import Legacy, load, verify
 from tests.pki.pem_stage import FileStage, PemStage
@@ -33,10 +31,9 @@ from tests.pki.stage import (
     SecretStage,
     background,
 )
-from tests.stories import Story, check_stories, read_stories
+from tests.stories import check_stories, check_tables
 from tests.virtual_time import in_virtual_time
 
-HERE = Path(__file__).parent
 FIRST = next(text for text, name in ENCODED.items() if name == "first")
 
 
@@ -53,9 +50,7 @@ def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
     assert OVERLAP > MEMORY + CHECK_EVERY
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "kinds.txt"))
-async def test_kind(story: Story, golden: Golden) -> None:
-    [kind] = story.commands
+async def show_kind(kind: str) -> str:
     spoil = KINDS[kind]
     legacy = {"mine": b"kept", **spoil(Legacy().data())}
     labelled = SecretClient(legacy, labels={"a": "b", **MADE_BY_US})
@@ -66,7 +61,10 @@ async def test_kind(story: Story, golden: Golden) -> None:
         "running": await see_overwritten(spoil, uid=f"u-{NAME}"),
         "another": await see_overwritten(spoil, uid="u-2"),
     }
-    story.check("; ".join(f"{name}: {found}" for name, found in said.items()), golden)
+    return "; ".join(f"{name}: {found}" for name, found in said.items())
+
+
+test_kind = check_tables(__file__, kinds=show_kind)
 
 
 def assert_sound(rig: Rig) -> None:

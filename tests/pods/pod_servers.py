@@ -14,8 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
@@ -71,17 +70,12 @@ class PodServers:
         self.port = listening.getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._limit.__aexit__(kind, error, at)
+        await self._limit.__aexit__(*raised)
 
     def endpoint(self, ordinal: int = 0, *, path: str = "ingester/prepare") -> Endpoint:
         """Return the pod of an ordinal from 0 to 150."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from cryptography.hazmat.primitives import serialization
 from msgspec.structs import replace
 from rollout_lab.model.history import Called
@@ -46,24 +45,17 @@ from rollout_operator.releases.sources import (
     tag_labels,
 )
 from tests.controllers.fed_context import FedContext
-from tests.goldens import Golden
 from tests.planning.releases.builders import ALL_CHECKS, at, check, gate, head, rollout
 from tests.simulated import ACTOR, open_api, open_client
-from tests.stories import Story, read_stories
+from tests.stories import check_tables, read_words
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.world.pki import Pki, make_pki
 
-TABLES: Final = Path(__file__).with_name("tables")
 READY: Final = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
 BROKEN: Final = {"status": "False", "reason": "BuildFailed", "message": "no such file"}
 LONG_AGO: Final = {"lastTransitionTime": "2020-01-01T00:00:00Z"}
 IMAGE: Final = parse_repository("registry.example/team/app")
 HIDDEN: Final = "s3cret"
-
-
-def read_words(text: str) -> dict[str, str]:
-    """Return `a=b` as a pair, and a word as one without a value."""
-    return {key: value for key, _, value in (word.partition("=") for word in text.split())}
 
 
 class OneKustomization:
@@ -126,30 +118,27 @@ def request_check(unread: str = "0") -> CheckRequest:
     return CheckRequest(check=check(), place=place, now=at(0), unread=int(unread))
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "checks.txt"))
-def test_what_a_check_is(story: Story, golden: Golden) -> None:
-    given = read_words(story.commands[0])
+async def show_check(case: str) -> str:
+    given = read_words(case.split())
     api = OneKustomization(given)
     found: dict[str, None] = {}
-
-    @in_virtual_time
-    async def run() -> None:
-        compat = KUBERIK if "kuberik" in given else OURS
-        reader = CheckReader(api, KindCatalog(api, VirtualClock()), compat=compat)
-        of = CheckClass(given.get("class", "kustomization"))
-        for unread in given.get("unread", "0").split(","):
-            try:
-                one = await reader.evaluate(of, request_check(unread))
-            except ApiError as error:
-                found[type(error).__name__] = None
-            else:
-                mark = ", unread" * one.has_unread
-                found[f"{one.finding.status}{mark}: {one.finding.text}"] = None
-
-    run()
+    compat = KUBERIK if "kuberik" in given else OURS
+    reader = CheckReader(api, KindCatalog(api, VirtualClock()), compat=compat)
+    of = CheckClass(given.get("class", "kustomization"))
+    for unread in given.get("unread", "0").split(","):
+        try:
+            one = await reader.evaluate(of, request_check(unread))
+        except ApiError as error:
+            found[type(error).__name__] = None
+        else:
+            mark = ", unread" * one.has_unread
+            found[f"{one.finding.status}{mark}: {one.finding.text}"] = None
     if "reads" in given:
         found.update(dict.fromkeys(api.reads))
-    story.check("\n".join(found), golden)
+    return "\n".join(found)
+
+
+test_what_a_check_is = in_virtual_time(check_tables(__file__, "tables", checks=show_check))
 
 
 @in_virtual_time
@@ -162,16 +151,15 @@ async def test_large_inventories_are_read_a_few_objects_at_a_time() -> None:
     assert api.most == 8
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "access.txt"))
-async def test_how_a_registry_is_called(story: Story, tmp_path: Path, golden: Golden) -> None:
-    fields, has_secret, data = story.commands[0].partition(" ;")
-    spec: dict[str, Any] = read_words(fields)
+async def show_access(case: str, tmp_path: Path) -> str:
+    fields, has_secret, data = case.partition(" ;")
+    spec: dict[str, Any] = read_words(fields.split())
     if "insecure" in spec:
         spec["is_insecure"] = spec.pop("insecure") == ""
     pki = make_pki(tmp_path)
     api = open_api("prod")
     if has_secret:
-        values = {key: _fill(pki, text) for key, text in read_words(data).items()}
+        values = {key: _fill(pki, text) for key, text in read_words(data.split()).items()}
         api.put(_make_secret(values), actor="person")
     client = open_client(api)
     try:
@@ -186,7 +174,10 @@ async def test_how_a_registry_is_called(story: Story, tmp_path: Path, golden: Go
         for one in api.history.list_all(Called)
         if one.actor == ACTOR
     ]
-    story.check("; ".join([*found, *reads]), golden)
+    return "; ".join([*found, *reads])
+
+
+test_how_a_registry_is_called = check_tables(__file__, "tables", access=show_access)
 
 
 def _make_secret(data: dict[str, str]) -> JsonObject:
@@ -297,14 +288,8 @@ def watched(one: ReleaseRollout | RefusedRelease | ImagePolicy | FluxObject) -> 
     return WatchedObject(**place, uid=one.head.uid, resource_version="1", decoded=one)
 
 
-@pytest.mark.parametrize("story", read_stories(TABLES / "concerned.txt"))
-@in_virtual_time
-async def test_whom_a_change_concerns(story: Story, golden: Golden) -> None:
-    what, *words = story.commands[0].split()
-    story.check(_find(what, words), golden)
-
-
-def _find(what: str, words: list[str]) -> str:
+async def show_concerned(case: str) -> str:
+    what, *words = case.split()
     views: dict[str, Any] = {
         "rollout": named,
         "gate": lambda name: gate(rollout=name),
@@ -322,11 +307,16 @@ def _find(what: str, words: list[str]) -> str:
         found = gather_flux("web", index_flux(flux))
         return " ".join(f"{one.kind}/{one.head.name}" for one in found)
     middle = words.index("of")
-    wanted, labels = words[:middle], read_words(" ".join(words[middle + 1 :]))
+    wanted, labels = words[:middle], read_words(words[middle + 1 :])
     selector = None if what == "none" else LabelSelector(
-        labels=read_words(" ".join(word for word in wanted if "?" not in word)),
+        labels=read_words(word for word in wanted if "?" not in word),
         terms=tuple(SelectorTerm(key="app", operator="Exists") for word in wanted if "?" in word),
     )  # fmt: skip
     tags = {*list_tags(rollout(checks=CheckSelector(selector=selector)))} & {*tag_labels(labels)}
     assert tags or selector is None or not selector.takes(labels)
     return "found" if tags else "not found"
+
+
+test_whom_a_change_concerns = in_virtual_time(
+    check_tables(__file__, "tables", concerned=show_concerned)
+)

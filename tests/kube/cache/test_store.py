@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -13,9 +12,8 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore, Store, Watch
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WatchedObject
 from tests.examples import repeatable
-from tests.goldens import Golden
 from tests.kube.cache.stage import label
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 Item = Any
 
@@ -116,10 +114,7 @@ def tell(command: str) -> str:
     return show(store, changes, owners | orphans)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "store.txt"))
-def test_steps(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(tell(command), golden)
+test_steps = check_tables(__file__, store=tell)
 
 
 def test_versions_may_be_longer_than_int_reads() -> None:

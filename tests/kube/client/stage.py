@@ -184,8 +184,8 @@ USES: Final[dict[str, tuple[str, Run]]] = {
 class CallStage(stories.Steps):
     """A client on a server of its own."""
 
-    def __init__(self, folder: Path, lines: list[str]) -> None:
-        self.folder, self.lines = folder, lines
+    def __init__(self, tmp_path: Path, lines: list[str]) -> None:
+        self.folder, self.lines = tmp_path, lines
         self.stack = AsyncExitStack()
         self.released = asyncio.Event()
         self.how: dict[str, Any] = {}

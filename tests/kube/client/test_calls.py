@@ -12,15 +12,11 @@ from aiohttp import web
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.kubeconfig import Credential
-from tests.goldens import Golden
 from tests.kube.client.stage import CallStage
 from tests.kube.fake_api import POD, POD_LIST, THIS, FakeApi, event, reply, stream
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 
-
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("calls.txt")))
-async def test_story(story: Story, golden: Golden, tmp_path: Path, lines: list[str]) -> None:
-    story.check(await CallStage(tmp_path, lines).play(story.commands), golden)
+test_story = check_stories(__file__, calls=CallStage)
 
 
 async def test_cancelling_a_call_passes_through(api: FakeApi) -> None:

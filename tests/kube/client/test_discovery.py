@@ -7,16 +7,12 @@ and behind it what was requested; the group is `x`, another is found by `find ot
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-
-import pytest
 
 from rollout_operator.kube.api import Resource, Served
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.names import ApiError, NotFound, Unreachable
 from tests import stories
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 
@@ -108,7 +104,4 @@ class CatalogStage(stories.Steps):
             return await self.do_find(kind)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("discovery.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await CatalogStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, discovery=CatalogStage))

@@ -8,7 +8,6 @@ import gc
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,8 +16,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, Call, discovery_call
 from rollout_operator.kube.rate_limit import Priority, RateLimiter, choose_priority, name_bucket
 from rollout_operator.model.names import Throttled
 from tests import stories
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import elapsed, in_virtual_time
 
 APPS: Final = "apps"
@@ -149,10 +147,7 @@ class LimitStage(stories.Steps):
         return f"{name_bucket(call)} {choose_priority(call, Priority[reads]).name}"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("rate_limit.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await LimitStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, rate_limit=LimitStage))
 
 
 @in_virtual_time

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -32,9 +31,8 @@ from rollout_operator.kube.responses import (
     read_status,
 )
 from rollout_operator.model.names import ApiError, InvalidInput, TooManyRequests
-from tests.goldens import Golden
 from tests.kube.fake_api import status_body
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 CALLS: Final = {
     "get": Call(verb="get", resource=PODS, namespace="prod", name="a-0"),
@@ -183,10 +181,7 @@ def tell(command: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("responses.txt")))
-def test_answer(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(tell(command), golden)
+test_answer = check_tables(__file__, responses=tell)
 
 
 @pytest.mark.parametrize("group", ["..", "a/b", "%2e", "A", "a?b", "a b", "-a", "a" * 300])

@@ -20,9 +20,8 @@ from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.model.names import ApiError, ConfigError
 from rollout_operator.telemetry.metrics import Metrics
 from tests import stories
-from tests.goldens import Golden
 from tests.kube.fake_api import Answer, FakeApi, refuse, reply
-from tests.stories import Story, read_stories
+from tests.stories import check_stories, check_tables
 from tests.world.pki import LIFE, Pki, make_pki
 
 POD: Final = "/api/v1/namespaces/prod/pods/a-0"
@@ -41,10 +40,10 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pki]:
 class ConnectStage(stories.Steps):
     """An API server with a pod, and a kubeconfig or a service account that lead to it."""
 
-    def __init__(self, folder: Path, authorities: dict[str, Pki], lines: list[str]) -> None:
-        self.folder, self.authorities, self.lines = folder, authorities, lines
+    def __init__(self, tmp_path: Path, authorities: dict[str, Pki], lines: list[str]) -> None:
+        self.folder, self.authorities, self.lines = tmp_path, authorities, lines
         self.pki = authorities["pki"]
-        self.file = folder / "kubeconfig"
+        self.file = tmp_path / "kubeconfig"
         self.cluster: dict[str, object] = {"server": "https://unused:1"}
         self.user: dict[str, object] = {}
         self.content: dict[str, object] = {}
@@ -53,7 +52,7 @@ class ConnectStage(stories.Steps):
         self.shown = 0
         self.stack = AsyncExitStack()
         for name, text in (("token", b"projected\n"), ("ca.crt", self.pki.ca.read_bytes())):
-            (folder / name).write_bytes(text)
+            (tmp_path / name).write_bytes(text)
 
     async def play(self, commands: Sequence[str]) -> list[str]:
         async with self.stack:
@@ -179,20 +178,12 @@ async def connected(access: Access) -> AsyncIterator[Client]:
         await transport.close()
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("reach.txt")))
-async def test_story(
-    story: Story, golden: Golden, tmp_path: Path, authorities: dict[str, Pki], lines: list[str]
-) -> None:
-    story.check(await ConnectStage(tmp_path, authorities, lines).play(story.commands), golden)
+test_story = check_stories(__file__, reach=ConnectStage)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("connect.txt")))
-async def test_flag_14_what_cannot_be_called_is_named_with_its_source(
-    story: Story, golden: Golden, tmp_path: Path, authorities: dict[str, Pki], lines: list[str]
-) -> None:
+async def show_refusal(command: str, tmp_path: Path, authorities: dict[str, Pki]) -> str:
     """FLAG-14: before anything is sent, and without the password of a proxy."""
-    stage = ConnectStage(tmp_path, authorities, lines)
-    [command] = story.commands
+    stage = ConnectStage(tmp_path, authorities, [])
     verb, _, rest = command.partition(" ")
     stage.content = yaml.safe_load(rest) if verb == "config" else {}
     stage.write()
@@ -222,5 +213,9 @@ async def test_flag_14_what_cannot_be_called_is_named_with_its_source(
     message = str(caught.value).partition(" [X509")[0]
     assert message.isprintable(), "it must be one line"
     assert "pw" not in message
-    shown = message.replace(f"{stage.file}", "FILE").replace(f"{tmp_path}/", "")
-    story.check(shown, golden)
+    return message.replace(f"{stage.file}", "FILE").replace(f"{tmp_path}/", "")
+
+
+test_flag_14_what_cannot_be_called_is_named_with_its_source = check_tables(
+    __file__, connect=show_refusal
+)

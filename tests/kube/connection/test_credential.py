@@ -22,8 +22,7 @@ from rollout_operator.kube.kubeconfig import (
 from rollout_operator.model.names import ConfigError
 from tests import stories
 from tests.fakes_clock import FakeClock
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories, check_tables
 
 V1: Final = "client.authentication.k8s.io/v1"
 SPANS: Final = {"reread": REREAD_EVERY, "gap": RELOAD_GAP}
@@ -32,8 +31,8 @@ SPANS: Final = {"reread": REREAD_EVERY, "gap": RELOAD_GAP}
 class CredentialStage(stories.Steps):
     """A credential of a file, which holds `first`, or of a program."""
 
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "token"
+    def __init__(self, tmp_path: Path) -> None:
+        self.file = tmp_path / "token"
         self.file.write_text("first\n")
         self.clock = FakeClock()
         self.runs = 0
@@ -83,9 +82,7 @@ class CredentialStage(stories.Steps):
         self.clock.jump(timedelta(seconds=seconds))
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("credential.txt")))
-async def test_story(story: Story, golden: Golden, tmp_path: Path) -> None:
-    story.check(await CredentialStage(tmp_path).play(story.commands), golden)
+test_story = check_stories(__file__, credential=CredentialStage)
 
 
 # Login programs: what they are told, what is taken of them, and how they fail
@@ -130,10 +127,8 @@ async def test_it_gets_arguments_variables_and_the_cluster_and_no_input(
     assert capfd.readouterr().err == "open a browser\n"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("login.txt")))
-async def test_login(story: Story, golden: Golden, tmp_path: Path) -> None:
+async def show_login(command: str, tmp_path: Path) -> str:
     """`status {...}` prints a status, `prints` a whole text, `alone` needs a person."""
-    [command] = story.commands
     verb, _, rest = command.partition(" ")
     if verb == "status":
         status, _, version = rest.partition(" of ")
@@ -153,4 +148,7 @@ async def test_login(story: Story, golden: Golden, tmp_path: Path) -> None:
     except ConfigError as error:
         found = f"{error}".replace(f'"{program.command}"', "IT").removeprefix("w.exec.")
     assert (tmp_path / "ran").exists() is (verb not in ("alone", "gone"))
-    story.check(found, golden)
+    return found
+
+
+test_login = check_tables(__file__, login=show_login)

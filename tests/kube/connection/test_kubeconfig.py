@@ -15,8 +15,7 @@ import yaml
 
 from rollout_operator.kube.kubeconfig import Kubeconfig, KubeconfigChoice, read_kubeconfig
 from rollout_operator.model.names import ConfigError
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.world.pki import Pki, make_pki
 
 PEM: Final = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
@@ -100,7 +99,8 @@ def show(config: Kubeconfig, folder: Path) -> str:
     return "; ".join([config.server, *shown]).replace(f"{folder}/", "")
 
 
-def tell(command: str, folder: Path, whole: Path) -> str:
+def tell(command: str, tmp_path: Path, whole: Path) -> str:
+    folder = tmp_path
     verb, _, rest = command.partition(" ")
     try:
         if verb == "cluster":
@@ -123,12 +123,7 @@ def tell(command: str, folder: Path, whole: Path) -> str:
     return show(config, folder)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("kubeconfig.txt")))
-def test_d_76_what_is_read_or_what_is_wrong(
-    story: Story, golden: Golden, tmp_path: Path, whole: Path
-) -> None:
-    [command] = story.commands
-    story.check(tell(command, tmp_path, whole), golden)
+test_d_76_what_is_read_or_what_is_wrong = check_tables(__file__, kubeconfig=tell)
 
 
 def test_of_several_files_the_first_that_names_something_wins(

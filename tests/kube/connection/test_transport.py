@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shlex
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -18,10 +17,9 @@ from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
-from tests.goldens import Golden
 from tests.kube.fake_api import POD_LIST, FakeApi
 from tests.model.wire_trees import pod_tree, with_metadata
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 PODS_CALL = Call(verb="list", resource=PODS, namespace="prod")
 SETS_CALL = Call(verb="list", resource=STATEFULSETS, namespace="prod")
@@ -30,14 +28,16 @@ COUNT = 10
 LARGE = MAX_BODY // 3
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("proxy.txt")))
-def test_by_which_proxy_a_server_is_reached(story: Story, golden: Golden) -> None:
-    url, *words = shlex.split(story.commands[0])
+def show_proxy(case: str) -> str:
+    url, *words = shlex.split(case)
     environ = dict(word.split("=", 1) for word in words)
     for name in environ:
         environ[name] = environ[name].replace("PROXY", "http://proxy.example.org:3128")
     found = choose_proxy(url, environ)
-    story.check("directly" if found is None else f"by {found}", golden)
+    return "directly" if found is None else f"by {found}"
+
+
+test_by_which_proxy_a_server_is_reached = check_tables(__file__, proxy=show_proxy)
 
 
 async def large_pods(request: web.BaseRequest) -> web.StreamResponse:

@@ -1,6 +1,5 @@
 """MIRR-04, W-42: what a Scale shows, and why one shows nothing."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,8 +16,7 @@ from rollout_operator.kube.store import decides
 from rollout_operator.model import names
 from rollout_operator.model.names import DecodeError, InvalidInput
 from rollout_operator.model.scaling import NoScale, Reference
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 REFERENCE: Final = Reference("x.example.org", "Thing", "demo")
 META: Final = '"metadata": {"namespace": "prod", "name": "demo", "resourceVersion": "7"}'
@@ -46,10 +44,7 @@ def tell(command: str) -> str:
     return f"{'lasting' if found.is_lasting else 'passing'}: {found.why}"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("scale.txt")))
-def test_scale(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(tell(command), golden)
+test_scale = check_tables(__file__, scale=tell)
 
 
 def test_of_an_object_that_changes_only_the_head_is_read() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import pytest
 from rollout_lab.network.client import SimulatedClient
@@ -11,25 +10,12 @@ from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.scales import ChangeWatch
 from rollout_operator.model.names import Denied
-from tests.goldens import Golden
 from tests.kube.scales.stage import ReferenceStage
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import VirtualClock, in_virtual_time
 
-HERE: Final = Path(__file__).parent
-
-
-@pytest.mark.parametrize("story", read_stories(HERE / "references.txt"))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    story.check(await ReferenceStage().play(story.commands), golden)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("story", read_stories(HERE / "faults.txt"))
-@in_virtual_time
-async def test_fault(story: Story, golden: Golden) -> None:
-    story.check(await ReferenceStage().play(story.commands), golden)
+test_story = in_virtual_time(check_stories(__file__, references=ReferenceStage))
+test_fault = pytest.mark.thorough(in_virtual_time(check_stories(__file__, faults=ReferenceStage)))
 
 
 class Refusing(SimulatedClient):

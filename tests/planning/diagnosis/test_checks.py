@@ -1,29 +1,26 @@
 """Each check: silent on a good installation, and what it says of one thing that is wrong."""
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from rollout_operator.model.diagnosis import FindingCode, Installation, Source
 from rollout_operator.planning.doctor import CHECKS, EXPLANATIONS, diagnose
-from tests.goldens import Golden
 from tests.planning.diagnosis import installations
 from tests.planning.diagnosis.installations import good
-from tests.stories import Story, read_stories
-
-TEXTS: Final = Path(__file__).parent.glob("*.txt")
+from tests.stories import check_tables
 
 
-@pytest.mark.parametrize("story", read_stories(*TEXTS))
-def test_case(story: Story, golden: Golden) -> None:
-    [call] = story.commands
+def show(call: str) -> str:
     found = eval(call, vars(installations))  # noqa: S307  # our own text
     if isinstance(found, Installation):
         findings = diagnose(found).findings
         lines = [f"{each.severity} {each.code}  {each.object}: {each.text}" for each in findings]
         found = "\n".join(lines)
-    story.check(found, golden)
+    return f"{found}"
+
+
+test_case = check_tables(__file__, findings=show, needs=show)
 
 
 def test_every_finding_is_provoked_and_explained() -> None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,10 +29,9 @@ from rollout_operator.releases.planning.schedules import (
     is_open,
 )
 from tests.examples import repeatable
-from tests.goldens import Golden
 from tests.model.decode.releases.trees import as_json
 from tests.planning.releases.schedules.schedule_stage import ScheduleStage
-from tests.stories import Story, check_stories, read_stories
+from tests.stories import check_stories, check_tables
 
 Rule = Mapping[str, Any]
 NEW_YORK: Final = "America/New_York"
@@ -75,12 +72,8 @@ def _read_rule(text: str) -> Rule:
     return hours(times, *(word for word in words if word in WEEKDAYS), name=name, dates=dates)
 
 
-HERE: Final = Path(__file__).parent
-
-
-@pytest.mark.parametrize("story", read_stories(*(HERE / "tables").glob("*.txt")))
-def test_when_it_is_open_and_until_when(story: Story, golden: Golden) -> None:
-    written, _, when = story.commands[0].partition(" at ")
+def show_state(case: str) -> str:
+    written, _, when = case.partition(" at ")
     now, _, zone = when.removesuffix(" as kuberik").partition(" in ")
     read = schedule(*map(_read_rule, written.split(", ")))
     compat = KUBERIK if when.endswith(" as kuberik") else OURS
@@ -90,7 +83,10 @@ def test_when_it_is_open_and_until_when(story: Story, golden: Golden) -> None:
     assert then is None or (then.second, then.microsecond) == (0, 0)
     until = "and stays so" if then is None else f"until {then:%Y-%m-%d %H:%M}"
     rules = f" by {' '.join(state.active_rules)}" if state.active_rules else ""
-    story.check(f"{'open' if state.is_active else 'closed'}{rules} {until}", golden)
+    return f"{'open' if state.is_active else 'closed'}{rules} {until}"
+
+
+test_when_it_is_open_and_until_when = check_tables(__file__, "tables", hours=show_state)
 
 
 test_story = check_stories(__file__, gates=ScheduleStage, holds=ScheduleStage)
