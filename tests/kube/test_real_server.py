@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,33 +26,15 @@ from rollout_operator.kube.connection import Access, connect
 from rollout_operator.kube.informer import Collection, StateStream
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.kube.store import PodStore, is_older
-from rollout_operator.model.decode.installation import decode_validating_webhooks
 from rollout_operator.model.decode.objects import decode_pod, decode_replica_writers
-from rollout_operator.model.names import (
-    FIELD_MANAGER,
-    INJECT_CA_LABEL,
-    NAMESPACE_LABEL,
-    Conflict,
-    Denied,
-    Refused,
-    Uid,
-    Unreachable,
-)
+from rollout_operator.model.names import FIELD_MANAGER, Conflict, Denied, Refused, Uid, Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.api import CONFIG_MAPS as WORLD_CONFIG_MAPS
-from tests.world.api import VALIDATING_HOOKS, ApiError
 from tests.world.plane import ADMIN
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
-
-PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-WANTED = b64encode(PEM).decode()
-NAMES = ("localhost",)
-
-Make = Callable[..., Awaitable[str]]
 
 
 @asynccontextmanager
@@ -73,48 +54,6 @@ async def client(world: World, tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.fixture
-async def make(world: World, client: Client) -> AsyncIterator[Make]:
-    """Yield what creates a configuration of two hooks that match nothing, and returns its name."""
-    made: list[str] = []
-
-    async def create(name: str, **labels: str) -> str:
-        hooks: list[JsonObject] = [
-            {
-                "name": f"hook-{place}.{name}.example.org",
-                "clientConfig": {"url": "https://localhost:1/x"},
-                "rules": [
-                    {
-                        "operations": ["UPDATE"],
-                        "apiGroups": ["nothing.example.org"],
-                        "apiVersions": ["v1"],
-                        "resources": ["nothings"],
-                    }
-                ],
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-            }
-            for place in range(2)
-        ]
-        full = f"{name}-{world.namespace}"
-        body: JsonObject = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": full, "labels": labels},
-            "webhooks": hooks,
-        }
-        await client.create(VALIDATING_WEBHOOKS, "", body)
-        made.append(full)
-        return full
-
-    yield create
-    for name in made:
-        try:
-            await world.api.delete(VALIDATING_HOOKS, "", name)
-        except ApiError as error:
-            assert error.status == 404  # noqa: PT017 (a clean-up, not what is tested)
-
-
 def tree(body: bytes) -> Any:
     return msgspec.json.decode(body)
 
@@ -130,7 +69,9 @@ async def operator(world: World, tmp_path: Path) -> AsyncIterator[Client]:
 async def test_what_only_a_real_server_words(operator: Client, world: World) -> None:
     """FP-10, FP-11: 422 of a write that applies and is wrong, and of a version to come.
 
-    Conflicts, pages and preconditions are compared in the contract, through this very client.
+    Conflicts, pages, preconditions, JSON patches and watches are compared in the contract, through
+    this very client; `tests/system/certificates.txt` shows that the operator follows configurations
+    of webhooks by name, and patches them.
     """
     space = world.namespace
     body = tree(await operator.fetch(STATEFULSETS, space, "a"))
@@ -147,16 +88,11 @@ async def test_what_only_a_real_server_words(operator: Client, world: World) -> 
     assert abs(shown - datetime.now(UTC)) < timedelta(seconds=5)
 
 
-async def test_a_patch_that_applies_and_is_wrong_is_no_conflict(client: Client, make: Make) -> None:
-    name = await make("guard")
-    with pytest.raises(Refused, match="422 Invalid"):
-        await client.patch(
-            VALIDATING_WEBHOOKS, "", name, {"metadata": {"labels": {"no/key/": "x"}}}
-        )
-
-
 async def test_two_managers_apply_one_object(client: Client, world: World) -> None:
-    """A field of another manager is a conflict that names it; a forced one is taken."""
+    """A field of another manager is a conflict that names it; a forced one is taken.
+
+    What cannot be taken whoever applies it is no conflict.
+    """
     space = world.namespace
     created = tree(
         await client.create(CONFIG_MAPS, space, {"metadata": {"name": "c"}, "data": {"a": "0"}})
@@ -176,6 +112,8 @@ async def test_two_managers_apply_one_object(client: Client, world: World) -> No
     taken = await apply("team/two", is_forced=True, b="2", c="2")
     assert taken["data"] == {"a": "0", "b": "2", "c": "2"}
     assert (await apply("team/two", b="2"))["data"] == {"a": "0", "b": "2"}, "c is let go"
+    with pytest.raises(Refused, match="422 Invalid"):
+        await client.patch(CONFIG_MAPS, space, "c", {"metadata": {"labels": {"no/key/": "x"}}})
     await world.api.delete(WORLD_CONFIG_MAPS, space, "c")
     with pytest.raises(Conflict):
         await apply("team/one", b="1")
@@ -216,61 +154,6 @@ async def test_a_watch_is_left_at_once(operator: Client, world: World) -> None:
             lasts=timedelta(minutes=4),
         ):
             pass
-
-
-async def test_a_watch_shows_changes_then_a_bookmark_and_ends(
-    operator: Client, world: World
-) -> None:
-    page = await operator.fetch_page(PODS, world.namespace)
-    pod = tree(await operator.fetch(PODS, world.namespace, "a-0"))["metadata"]
-    version, lasts = page.resource_version, timedelta(seconds=4)
-    async with operator.watch(
-        PODS, world.namespace, resource_version=version, lasts=lasts
-    ) as events:
-        this = Precondition(uid=Uid(pod["uid"]), resource_version=pod["resourceVersion"])
-        await operator.delete(PODS, world.namespace, "a-0", precondition=this)
-        types = [event.type async for event in events]
-    assert types[0] == "MODIFIED"
-    assert {"DELETED", "ADDED", "BOOKMARK"} <= set(types)
-
-
-async def test_si_20_a_json_patch_applies_to_the_version_it_was_made_for(
-    client: Client, world: World, make: Make
-) -> None:
-    name = await make("guard", **{INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"})
-    before = await client.fetch(VALIDATING_WEBHOOKS, "", name)
-    patch = plan_patch(decode_validating_webhooks(before), WANTED, "ops", NAMES)
-    await client.patch(VALIDATING_WEBHOOKS, "", name, patch)
-    with pytest.raises(Conflict, match="422 Invalid"):
-        await client.patch(VALIDATING_WEBHOOKS, "", name, patch)
-    old, new = tree(before), tree(await client.fetch(VALIDATING_WEBHOOKS, "", name))
-    for hook in new["webhooks"]:
-        assert hook["clientConfig"].pop("caBundle") == WANTED
-    assert new["webhooks"] == old["webhooks"]
-    assert new["metadata"]["labels"] == old["metadata"]["labels"]
-
-
-async def test_sec_18_one_of_the_cluster_is_listed_and_watched_by_name(
-    client: Client, world: World, make: Make
-) -> None:
-    name, other = await make("guard"), await make("other")
-    only = f"metadata.name={name}"
-    page = await client.fetch_page(VALIDATING_WEBHOOKS, "", field_selector=only)
-    assert [decode_validating_webhooks(item).name for item in page.items] == [name]
-    async with client.watch(
-        VALIDATING_WEBHOOKS,
-        "",
-        resource_version=page.resource_version,
-        field_selector=only,
-        lasts=timedelta(seconds=2),
-    ) as events:
-        for one in (other, name):
-            await client.patch(VALIDATING_WEBHOOKS, "", one, {"metadata": {"labels": {"a": "b"}}})
-        seen = [event async for event in events]
-    changed = [
-        decode_validating_webhooks(event.object) for event in seen if event.type != "BOOKMARK"
-    ]
-    assert [one.name for one in changed] == [name]
 
 
 async def test_rbac_08_a_missing_cluster_role_is_named(world: World, tmp_path: Path) -> None:
