@@ -23,8 +23,6 @@ _LONGEST: Final = 40
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One value."""
-
     key: str
     default: Any
     text: str

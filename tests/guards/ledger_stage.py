@@ -129,7 +129,6 @@ class LedgerStage(stories.Steps):
         self.ledger.of(sts_uid(letter)).backlog.record_un_prepared(_due(pods))
 
     async def do_fail(self, letter: str, pod: str, cause: str) -> None:
-        """Have a call to a pod fail."""
         entry = self.ledger.of(sts_uid(letter)).backlog.due[_due(pod)[0]]
         entry.failures += 1
         entry.causes |= {cause}

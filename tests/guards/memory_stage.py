@@ -74,7 +74,6 @@ class MemoryStage(BudgetStage):
         return f"{said}, {'counts' if counts else 'does not count'}"
 
     async def do_goes(self, letter: str) -> str:
-        """Show what goes of a zone."""
         owner = _owner(letter)
         pods = [one for one in self.process.pods.list_by_owner(owner) if isinstance(one, Pod)]
         return _describe(self.in_flight.map_going({owner}, pods, self.process.clock.now()))

@@ -133,7 +133,6 @@ class RecordStage(Stage):
 
 
 def carry(text: str) -> Pod:
-    """Return a pod with this record."""
     return replace(pod("a", 4, "l"), downscale_record=text)
 
 

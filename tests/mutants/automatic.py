@@ -107,7 +107,6 @@ def render_rate(judged: Sequence[Judged]) -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return what is requested."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.automatic")
     parser.add_argument("--area", action="append", help="folder below the package")
     parser.add_argument("--sample", type=int, default=SIZE, help="how many mutants")

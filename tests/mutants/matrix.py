@@ -40,8 +40,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run found."""
-
     rows: list[Row]
     seconds: dict[str, float]
     """What each test takes that calls a function with a mutant."""

@@ -43,7 +43,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_found(self) -> bool:
-        """Return whether a run shows it."""
         return bool(self.simulation)
 
     def render(self) -> str:

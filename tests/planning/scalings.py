@@ -103,7 +103,6 @@ def counted(
 def mirroring(
     letter: str, replicas: int, *, pods: str | None = None, **annotations: str | None
 ) -> Zone:
-    """Return a zone that mirrors DEMO."""
     version = "rollout-operator.grafana.com/v1"
     usual = {"name": "demo", "kind": "ReplicaTemplate", "version": version}
     return annotated(counted(letter, replicas, pods=pods), **{**usual, **annotations})

@@ -143,7 +143,6 @@ class EventStage(Steps):
         return "never" if wait is None else f"in {wait.total_seconds():g}s" if wait else "now"
 
     async def do_waits(self, code: str, *more: str) -> str:
-        """Report a wait."""
         return self._take(choose_wait_events(self.reported, _wait(code, *more), self.members))
 
     async def do_sees(self, code: str, *more: str) -> None:

@@ -141,7 +141,6 @@ def reply(data: bytes) -> Answer:
 
 
 def status(code: int, *headers: str, body: bytes = b"") -> Answer:
-    """Answer a status with a body."""
     lines = [f"HTTP/1.1 {code} Reason", *headers, f"Content-Length: {len(body)}", "", ""]
     return reply("\r\n".join(lines).encode() + body)
 

@@ -10,7 +10,6 @@ from release.source import Source, read_source
 
 @pytest.fixture(scope="session")
 def source() -> Source:
-    """What is released."""
     return read_source()
 
 

@@ -10,7 +10,6 @@ from release.source import Source
 
 
 def chart_source(root: Path, app: str = "1.2.3") -> Source:
-    """Return a repository with a chart."""
     files = {
         "Chart.yaml": f"name: rollout-operator\nversion: 4.5.6\nappVersion: {app}\n",
         ".helmignore": "# not for users\nci/\n*.txt\n",

@@ -180,7 +180,6 @@ class LogStage(Steps):
         return line.partition("File")[0].partition("msg=")[2]
 
     async def do_warn(self) -> None:
-        """Have Python warn."""
         with _bridge(), warnings.catch_warnings():
             warnings.simplefilter("always")
             # pytest replaces what shows a warning for each test, so it is installed once more.

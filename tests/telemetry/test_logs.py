@@ -27,8 +27,6 @@ WAITED = 30
 
 @dataclass
 class Pipe:
-    """A pipe, read by the test."""
-
     reader: int
     writer: int
 

@@ -36,7 +36,6 @@ BAD_ENDPOINT: Final = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:99999"}
 
 
 def logfmt(value: object, key: str = "k") -> str:
-    """Return one value as logfmt shows it."""
     line = render_logfmt("info", TS, "m", {key: value}).decode()
     return line.removeprefix(f"level=info ts={TS} msg=m {key}=").removesuffix("\n")
 

@@ -9,13 +9,11 @@ from tests.web.served import ServedAdmin, ServedWebhooks, serving, serving_admin
 
 @pytest.fixture
 async def admin() -> AsyncIterator[ServedAdmin]:
-    """Yield an admin server."""
     async with serving_admin() as admin:
         yield admin
 
 
 @pytest.fixture
 async def webhooks() -> AsyncIterator[ServedWebhooks]:
-    """Yield a webhook server."""
     async with serving() as webhooks:
         yield webhooks

@@ -316,7 +316,6 @@ class Gate:
 
 @asynccontextmanager
 async def serving(**setting: Any) -> AsyncIterator[ServedWebhooks]:
-    """Run a server."""
     served = ServedWebhooks(**setting)
     await served.server.start()
     try:

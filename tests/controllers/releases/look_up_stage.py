@@ -117,7 +117,6 @@ class LookUpStage(stories.Steps):
         self.news.clear()
 
     async def do_images(self, namespace: str, image: str) -> None:
-        """An ImageRepository."""
         put(self.api, IMAGE_REPOSITORIES[0], "app", namespace, spec={"image": image})
 
     async def do_pin(self, namespace: str, selected: str, *words: str) -> str:

@@ -346,7 +346,6 @@ class ScalingStage(ClientStage):
         return "no next" if found is None else f"next in {timedelta(seconds=found)}"
 
     async def do_series(self) -> str:
-        """Show which counters there are."""
         return ", ".join(sorted(name for name, _ in self._read_counters())) or "no series"
 
     async def do_log(self, word: str) -> str:

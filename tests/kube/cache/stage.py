@@ -390,8 +390,6 @@ def _brief(texts: list[str]) -> list[str]:
 
 
 class InformerStage(ScriptStage):
-    """An informer of pods."""
-
     def __init__(self, lines: list[str]) -> None:
         super().__init__(lines)
         self.rng = 0.5

@@ -55,7 +55,6 @@ class CatalogStage(stories.Steps):
             self.versions[version].append(served)
 
     async def do_lacks(self) -> None:
-        """Have it lack the group."""
         self.versions.clear()
 
     async def do_down(self) -> None:

@@ -38,7 +38,6 @@ def make() -> bytes:
 
 
 def read(archive: bytes) -> dict[str, bytes]:
-    """Return the files of an archive."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         files = {each.name: tar.extractfile(each) for each in tar if each.isfile()}
         return {name: content.read() for name, content in files.items() if content}

@@ -123,7 +123,6 @@ class AdminStage(Steps):
             self.served.health.part(name, is_ready=lambda: self.parts[name] or None)
 
     async def do_dead(self, name: str, *words: str) -> None:
-        """Have a part be dead."""
         text = " ".join(words).replace(r"\n", "\n")
         self.served.health.part(name, is_alive=lambda: text)
 
@@ -134,7 +133,6 @@ class AdminStage(Steps):
         self.served.metrics.begin_group(name)
 
     async def do_series(self, name: str) -> str:
-        """Show a metric."""
         return "\n".join(self.served.series(name)) or "none"
 
     async def do_violations(self, number: str = "9") -> str:

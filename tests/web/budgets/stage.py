@@ -148,7 +148,6 @@ class BudgetStage(ClientStage):
         return ", ".join(f"{key} +{more:g}" for key, more in changes.items() if more) or "nothing"
 
     async def do_record(self, pod: str) -> str:
-        """Show the record on a pod."""
         live = self._live(pod)
         try:
             record = read_record(live)
@@ -443,7 +442,6 @@ class BudgetStage(ClientStage):
         self._change(pod)
 
     async def do_label(self, letter: str, key: str, value: str) -> None:
-        """Label a StatefulSet."""
         held = self.client.objects["statefulsets", name_of(letter)]
         self.client.put("statefulsets", merge(held, {"metadata": {"labels": {key: value}}}))
 
@@ -507,7 +505,6 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
 
 
 def name_of(pod: str) -> str:
-    """Return the whole name of `a-0`."""
     return f"{ZONES}{pod}"
 
 

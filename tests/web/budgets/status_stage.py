@@ -119,7 +119,6 @@ class StatusStage(BudgetStage):
         return f"{len(self.client.calls) - before} calls"
 
     async def do_status(self, name: str) -> str:
-        """Show a status as it stands there."""
         status = self.client.objects[PLURAL, name].get("status")
         if not status:
             return "no status"

@@ -278,7 +278,6 @@ class WireStage(Steps):
         return "\n".join(full if how else short) or "nothing"
 
     async def do_series(self, name: str, word: str = "") -> str:
-        """Show a metric."""
         return "\n".join(line for line in self.served.series(name) if word in line)
 
 

@@ -16,5 +16,4 @@ _HEAD = {"annotations", "labels", "name", "namespace", "deletionTimestamp"}
 
 
 def as_json(spec: object = None, **more: Any) -> bytes:
-    """Return the same as JSON."""
     return json.dumps(tree(spec, **more)).encode()

@@ -108,7 +108,6 @@ class ScheduleStage(stories.Steps):
         (self.rollouts if key in self.rollouts else self.gates).pop(key)
 
     async def do_gate(self, name: str, *words: str) -> None:
-        """One of a person."""
         self.gates[f"prod/{name}"] = gate(name, rollout=_split(words).get("rollout", "app"))
 
     async def do_edit(self, key: str, *words: str) -> None:
