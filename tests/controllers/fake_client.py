@@ -128,6 +128,7 @@ class FakeClient:
         self.deleted: list[str] = []
         self.status_writes: list[Json] = []
         self.calls: list[str] = []
+        self.patches: list[JsonObject | Sequence[JsonObject]] = []
         self.lost: set[str] = set()
         """Writes that are carried out and get no answer."""
         self.fail_delete: dict[str, deque[ApiError]] = {}
@@ -248,6 +249,7 @@ class FakeClient:
         has_turn: bool = False,
     ) -> bytes:
         """Patch as the API does: identity in metadata, and `test` steps, are preconditions."""
+        self.patches.append(patch)
         place = (resource.plural, subresource, name) if subresource else (resource.plural, name)
         await self._record(f"patch {'/'.join(place)}")
         held = self._held(resource, name)

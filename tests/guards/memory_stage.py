@@ -4,46 +4,21 @@ They are those of budgets, and what stands below a decision; each patch is shown
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from rollout_operator.guards.grants import Grant, Recorder, is_recorded, read_record
-from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.names import DISRUPTION_RECORD, ApiError, InvalidInput, Uid
 from rollout_operator.model.objects import Deletion, Pod
-from tests.controllers.fake_client import FakeClient, Json
 from tests.web.budgets.stage import ZONES, BudgetStage, name_of
 
 KEY: Final = DISRUPTION_RECORD.replace("/", "~1")
 
 
-class _Patches(FakeClient):
-    """Keeps the patches that it is given."""
-
-    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
-        super().__init__(sets, pods)
-        self.given: list[JsonObject | Sequence[JsonObject]] = []
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        *rest: Any,
-        **how: Any,
-    ) -> bytes:
-        self.given.append(patch)
-        return await super().patch(resource, namespace, name, patch, *rest, **how)
-
-
 class MemoryStage(BudgetStage):
-    client: _Patches
-    make_client = _Patches
-
     def _start(self, name: str) -> None:
         super()._start(name)
         self.deletes, self.in_flight = self.process.deletes, self.process.in_flight
@@ -51,7 +26,7 @@ class MemoryStage(BudgetStage):
         self.written: dict[str, Grant] = {}
 
     def look(self) -> list[str]:
-        given, self.client.given = self.client.given, []
+        given, self.client.patches = self.client.patches, []
         if given:
             self.last = json.dumps(given[-1]).replace(DISRUPTION_RECORD, "R").replace(KEY, "R")
         return ["merge" if isinstance(one, dict) else "steps" for one in given]
