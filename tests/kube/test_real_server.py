@@ -1,6 +1,5 @@
 """What client, caches and injector take for granted about the API server, checked on a real one."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,6 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     JsonObject,
-    Precondition,
 )
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connection import Access, connect
@@ -27,7 +25,7 @@ from rollout_operator.kube.informer import Collection, StateStream
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.kube.store import PodStore, is_older
 from rollout_operator.model.decode.objects import decode_pod, decode_replica_writers
-from rollout_operator.model.names import FIELD_MANAGER, Conflict, Denied, Refused, Uid, Unreachable
+from rollout_operator.model.names import FIELD_MANAGER, Conflict, Denied, Refused, Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.api import CONFIG_MAPS as WORLD_CONFIG_MAPS
@@ -129,31 +127,6 @@ async def test_d54_all_objects_are_streamed(operator: Client, world: World) -> N
     items, version = found
     assert {item.name for item in items} == {"a-0", "a-1"}
     assert not is_older(version, than=page.resource_version)
-
-
-async def test_what_the_role_lacks_is_named(operator: Client, world: World) -> None:
-    world.may_be_forbidden = True
-    with pytest.raises(Denied, match=r'grant verb list on "pods" in API group ""'):
-        await operator.fetch_page(PODS, "kube-system")
-    with pytest.raises(Denied, match=r"delete pods/x in namespace kube-system: 403 Forbidden: "):
-        await operator.delete(
-            PODS,
-            "kube-system",
-            "x",
-            precondition=Precondition(uid=Uid("u"), resource_version="1"),
-        )
-
-
-async def test_a_watch_is_left_at_once(operator: Client, world: World) -> None:
-    page = await operator.fetch_page(PODS, world.namespace)
-    async with asyncio.timeout(5):
-        async with operator.watch(
-            PODS,
-            world.namespace,
-            resource_version=page.resource_version,
-            lasts=timedelta(minutes=4),
-        ):
-            pass
 
 
 async def test_rbac_08_a_missing_cluster_role_is_named(world: World, tmp_path: Path) -> None:
