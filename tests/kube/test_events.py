@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -41,9 +40,8 @@ from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.metrics import Metrics
 from tests import stories
 from tests.controllers.fake_client import FakeClient
-from tests.goldens import Golden
 from tests.samples import read_samples
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 ERRORS: Final[dict[str, ApiError]] = {
@@ -113,7 +111,7 @@ class EventStage(stories.Steps):
     async def play(self, commands: Sequence[str]) -> list[str]:
         self.task = asyncio.create_task(self.sender.run())
         try:
-            return await super().play(commands)
+            return await super().play([one.replace("\\", "\\\\") for one in commands])
         finally:
             await self.do_stop()
 
@@ -225,11 +223,7 @@ def _spread(text: str) -> list[str]:
     return [f"{stem}-{number}" for number in range(int(count))] if count else [text]
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("events.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    commands = [one.replace("\\", "\\\\") for one in story.commands]
-    story.check(await EventStage(lines).play(commands), golden)
+test_story = in_virtual_time(check_stories(__file__, events=EventStage))
 
 
 @in_virtual_time

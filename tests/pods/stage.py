@@ -164,7 +164,7 @@ class PodStage(stories.Steps):
         self.requested: list[str | None] = []
 
     async def play(self, commands: Sequence[str]) -> list[str]:
-        async with AsyncExitStack() as self.stack:
+        async with asyncio.timeout(15), AsyncExitStack() as self.stack:
             await self.stack.enter_async_context(self.pods)
             self.client = self._make_client()
             try:

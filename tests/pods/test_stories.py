@@ -17,19 +17,15 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.pods import AT_MOST_PER_REVIEW, MOST_PATHS, Method, PodClient
 from rollout_operator.telemetry.metrics import Metrics
-from tests.goldens import Golden
 from tests.pods.pod_servers import OK, PodServers, hang, status
 from tests.pods.stage import GOOD, LONG, SHORT, PodStage, opened
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
 NAME = "zone-a-4.zone-a.prod.svc.cluster.local"
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    async with asyncio.timeout(15):
-        story.check(await PodStage(lines).play(story.commands), golden)
+test_story = check_stories(__file__, calls=PodStage, crowd=PodStage, tls=PodStage)
 
 
 async def test_an_address_of_version_6_is_called() -> None:
