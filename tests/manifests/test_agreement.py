@@ -73,7 +73,6 @@ FOLDERS: Final = (
 )
 POLICY_PAGE: Final = MANIFESTS / "multi-az-rollouts"
 POLICY_NAMESPACE: Final = "grafana-rollout-operator"
-SECRET: Final = default("server-tls.self-signed-cert.secret-name")
 RBAC: Final = "rbac.authorization.k8s.io"
 # What kubectl's own examples and Flux's guides apply, of a kind that has no health of its own.
 ORDINARY: Final = {

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from rollout_lab.schemas.patches import patched
 from rollout_lab.trace.lines import strip_time
 
-from rollout_operator.aio.queue import Backoff
 from rollout_operator.controllers.budgets import Budgets
 from rollout_operator.controllers.rollout import RolloutController
 from rollout_operator.controllers.scaling import ScalingController
@@ -62,10 +61,8 @@ from tests.virtual_time import EPOCH, VirtualClock, elapsed
 from tests.web.client_stage import ERRORS, ClientStage
 
 GROUP: Final = GroupName("ingester")
-LATE: Final = timedelta(seconds=10)
 LAG: Final = 0.02  # seconds until a cache shows a write
 PUT_BACK: Final = 0.2  # seconds until another client undoes one
-BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=5))
 DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")
 MIRRORING: Final = {
     MIRROR_NAME: "demo",

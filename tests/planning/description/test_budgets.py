@@ -7,7 +7,6 @@ particular; the outcome is how many pods count as down, how many more may go, an
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from msgspec import structs
@@ -35,7 +34,6 @@ from tests.builders import NOW
 from tests.planning.disruptions import budget, read_question
 from tests.stories import Stage, check_stories, check_tables
 
-HERE: Final = Path(__file__).parent
 LABELS: Final = {"name": "ingester"}
 NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
 CODES: Final = {f"{code}": code for code in Code}

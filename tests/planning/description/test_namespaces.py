@@ -1,6 +1,5 @@
 """Several namespaces as one: `namespaces.txt`."""
 
-from pathlib import Path
 from typing import Final
 
 from msgspec import UNSET
@@ -12,7 +11,6 @@ from rollout_operator.planning.text import render_description
 from tests.stories import check_tables
 from tests.web.status.descriptions import NOW, budget, group, release, release_schedule
 
-HERE: Final = Path(__file__).parent
 PROCESS: Final = OperatorDescription(version="9", is_ready=True, is_acting=True)
 OWN: Final = Description(namespace="ops", now=NOW, operator=PROCESS)
 SICK: Final = replace(PROCESS, is_ready=False, is_acting=False, missing=("pods watch: forbidden",))

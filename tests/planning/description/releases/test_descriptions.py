@@ -1,6 +1,5 @@
 """Rollouts, HealthChecks and schedules as every outlet shows them: texts beside this file."""
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,7 +23,6 @@ from tests.planning.description.releases.stage import DescriptionStage, GateStag
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, releases, rollout
 from tests.stories import check_stories
 
-HERE: Final = Path(__file__).parent
 WIDE: Final = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
