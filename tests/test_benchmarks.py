@@ -71,6 +71,7 @@ ALL: Final[Mapping[str, tuple[str, tuple[pytest.MarkDecorator, ...]]]] = {
         "three_violations==0 three_set_reads==0 three_node_lists==2",
         (PLANE, PROOF),
     ),
+    "hour": ("violations==0 errors==0 unexpected==0 replaced>=1 evicted>=1", (PLANE, PROOF)),
     "scaling_delays": ("calls_per_pod==1 begun_median_s>0", (PLANE, PROOF)),  # W-06
 }
 COMPARE: Final = {

@@ -435,6 +435,16 @@ class Judge:
             if self._store is not None:
                 await self._store.close()
 
+    async def forget(self) -> None:
+        """Begin anew with what is there now, as if nothing had happened: an hour is too much."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+        for past in (self.changes, self._requests, self._objects):
+            past.clear()
+        await self._take_present()
+        self._watch = self._tasks.create_task(self._follow(), name="judge-watch")
+
     # Questions
 
     async def settle(self) -> None:
