@@ -1,5 +1,7 @@
 """Run benchmarks by name, all but the long ones without: a line of JSON each, or explanations too.
 
+`hour=3` works for so many minutes, `rollout=3` has so many pods in a zone, `reviews=16` so many
+connections.
 A missed target is no failure. A benchmark that cannot run is: exit code 1, after all others.
 """
 
@@ -44,6 +46,12 @@ class Measure(Protocol):
     def __call__(self, *, small: bool) -> Awaitable[Result]: ...
 
 
+class SizedMeasure(Protocol):
+    """One that can be run at another size."""
+
+    def __call__(self, *, small: bool, size: int = ...) -> Awaitable[Result]: ...
+
+
 BENCHMARKS: Final[Mapping[str, Measure]] = {
     "rollout": rollout.measure,
     "memory": memory.measure,
@@ -68,6 +76,11 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "releases": releases.measure,
     "hour": hour.measure,
 }
+SIZED: Final[Mapping[str, SizedMeasure]] = {
+    "hour": hour.measure,
+    "reviews": reviews.measure,
+    "rollout": rollout.measure,
+}
 # They run where they are named.
 LONG: Final = frozenset({"hour"})
 
@@ -78,16 +91,16 @@ def main(argv: Sequence[str], write: Callable[[str], object] = sys.stdout.write)
     parser.add_argument("names", nargs="*", help=f"any of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--explain", action="store_true", help="say in words what each figure is")
     parser.add_argument("--small", action="store_true", help="tiny sizes: only to see that it runs")
-    parser.add_argument("--minutes", type=float, default=60, help="how long `hour` works")
+    parser.add_argument("--runs", type=int, default=1, help="how often each, a line each time")
     given = parser.parse_args(argv)
-    measures = {**BENCHMARKS, "hour": partial(hour.measure, minutes=given.minutes)}
-    unknown = set(given.names) - BENCHMARKS.keys()
+    named = given.names or [name for name in BENCHMARKS if name not in LONG]
+    unknown = {name for name in named if _find(name) is None}
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
     failed = False
-    for name in given.names or [name for name in BENCHMARKS if name not in LONG]:
+    for name in (name for name in named for _ in range(given.runs)):
         try:
-            result = asyncio.run(_run(measures[name], small=given.small))
+            result = asyncio.run(_run(name, small=given.small))
         except NoControlPlaneError as error:
             sys.stderr.write(f"{name}: {error}\n")
             failed = True
@@ -99,7 +112,17 @@ def main(argv: Sequence[str], write: Callable[[str], object] = sys.stdout.write)
     return int(failed)
 
 
-async def _run(measure: Measure, *, small: bool) -> Result:
+def _find(name: str) -> Measure | None:
+    """Return the benchmark of a name, perhaps of another size; None where there is none."""
+    name, _, size = name.partition("=")
+    if not size:
+        return BENCHMARKS.get(name)
+    return partial(SIZED[name], size=int(size)) if name in SIZED and size.isdigit() else None
+
+
+async def _run(name: str, *, small: bool) -> Result:
+    measure = _find(name)
+    assert measure is not None, "looked up before"
     return await measure(small=small)
 
 

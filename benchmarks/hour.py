@@ -163,9 +163,9 @@ class Hour:
         sys.stderr.write(f"hour: {len(self.memory)} s: {said}, {dict(self.counts)}\n")
 
 
-async def measure(*, small: bool, minutes: float = 60) -> Result:
+async def measure(*, small: bool, size: int = 60) -> Result:
     """Work for so many minutes. Raises NoControlPlaneError."""
-    groups, seconds = (3, 10.0) if small else (GROUPS, minutes * 60)
+    groups, seconds = (3, 10.0) if small else (GROUPS, size * 60.0)
     plane = ControlPlane(locate_assets())
     try:
         await plane.start()

@@ -31,20 +31,22 @@ _LABELS: Final = {
 Measured = Mapping[str, float]
 
 
-async def measure(*, small: bool) -> Result:
-    """Measure both kinds, bare and ours in turn."""
+async def measure(*, small: bool, size: int = 32) -> Result:
+    """Measure both kinds over so many connections, bare and ours in turn."""
     pods, seconds = (6, 0.05) if small else (PODS, 4.0)
     figures: list[Figure] = []
     sizes: dict[str, int] = {}
     async with open_hooks(pods, GUARDED) as hooks, open_bare(hooks.target) as bare:
+        bare = replace(bare, connections=size)
         for kind in Kind:
             request = falling(kind, NO_DOWNSCALE_PATH, _count(pods))
             sizes[f"{kind}_bytes"] = len(request)
             floor = await _saturate(replace(bare, request=request, seconds=seconds))
             load = replace(hooks.load(request, REFUSED), seconds=seconds, per_s=PACE)
+            load = replace(load, connections=size)
             figures += _describe_saturation(kind, await _saturate(load), floor)
             figures += await _measure_pace(kind, hooks, load, replace(bare, request=request))
-    setting = {"pods": pods, "seconds": seconds, "connections": 32, "pace_per_s": PACE, **sizes}
+    setting = {"pods": pods, "seconds": seconds, "connections": size, "pace_per_s": PACE, **sizes}
     return Result(benchmark="reviews", setting=setting, figures=figures)
 
 

@@ -63,9 +63,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which it wanted a core and had none."""
 
 
-async def measure(*, small: bool) -> Result:
-    """Measure one rollout for each limit. Raises NoControlPlaneError."""
-    replicas, limits = (1, (1,)) if small else (10, (1, 3))
+async def measure(*, small: bool, size: int = 10) -> Result:
+    """Measure one rollout for each limit, of so many pods of a zone. Raises NoControlPlaneError."""
+    replicas, limits = (1, (1,)) if small else (size, (1, 3))
     figures: list[Figure] = []
     async with open_plane() as plane:
         for limit in limits:
