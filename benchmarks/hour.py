@@ -80,7 +80,7 @@ class Hour:
     async def run(self, seconds: float) -> Time:
         """Work for so many seconds; return what the operator took of the processor."""
         groups, pid, loop = list(self.sets), self.operator.child.pid, asyncio.get_running_loop()
-        before, end = read_time(pid), loop.time() + seconds
+        before, begin = read_time(pid), loop.time()
         await self.world.judge.forget()
         async with asyncio.TaskGroup() as tasks:
             acts = [
@@ -91,12 +91,12 @@ class Hour:
                 self._judge(),
             ]
             running = [tasks.create_task(act) for act in acts]
-            while loop.time() < end:
+            for second in range(1, round(seconds) + 1):
                 lag = _LAG.search(await self.operator.metrics())
                 assert lag is not None, "always there"
                 self.lags.append(float(lag[1]))
                 self.memory.append(read_memory(pid)["now"])
-                await asyncio.sleep(1)
+                await asyncio.sleep(begin + second - loop.time())
             for one in running:
                 one.cancel()
         await self._judge_now()
