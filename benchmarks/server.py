@@ -112,7 +112,7 @@ class World:
             for plural, objects in self._objects.items()
             for start in range(0, max(len(objects), 1), PAGE)
         }
-        self._first = self._objects["pods"][0]
+        self._first = next(iter(self._objects["pods"]), b"")
         self._lines = [] if spec.feed is Feed.NONE else _prepare(places[:EVENT_PODS], spec.feed)
 
     def page(self, plural: str, start: int, limit: int) -> bytes:
