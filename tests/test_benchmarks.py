@@ -60,7 +60,8 @@ ALL: Final[Mapping[str, tuple[str, tuple[pytest.MarkDecorator, ...]]]] = {
     ),
     "evictions_storm": ("allowed>=1 others==0 share_of_server>0 share_of_server<1", (PLANE, PROOF)),
     "evictions_drain": (
-        "evicted==3 asked_per_pod>=1 ratio>=1 zones_short==1 unexpected==0 violations==0",
+        "limit_1_evicted==3 limit_1_asked_per_pod>=1 limit_1_ratio>=1 limit_1_zones_short==1"
+        " limit_1_unexpected==0 limit_1_violations==0",
         (PLANE,),
     ),
     "scaling_up": (  # SCALE-12
