@@ -107,6 +107,11 @@ class _Bucket(msgspec.Struct):
         self.tokens, self.filled_at = min(self.tokens + gained, self.most), now
         return self.tokens
 
+    def is_as_new(self, now: timedelta) -> bool:
+        """Return whether nothing is held against the object any more."""
+        is_over = self.refused_at is None or now - self.refused_at >= EVICTION_SPACING
+        return is_over and self.count(now) >= self.most
+
 
 class EventLimits:
     """How many Events each object may have, and refusals of reviews all together."""
@@ -129,6 +134,9 @@ class EventLimits:
     ) -> bool:
         """Return whether an Event of an object leaves so many to others, and take its token."""
         now, key = self._clock.elapsed(), (uid, is_loud)
+        # Else each pod that was ever deleted would stay.
+        while self._objects and next(iter(self._objects.values())).is_as_new(now):
+            self._objects.popitem(last=False)
         own = self._objects.get(key) or self._make(BURST, REFILL)
         self._objects.put(key, own)
         is_eviction = action is EventAction.REFUSE_EVICTION

@@ -14,9 +14,11 @@ from rollout_operator.aio.queue import Recent
 from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.events import (
     BURST,
+    EVICTION_SPACING,
     MAX_NOTE,
     MOST_OBJECTS,
     MOST_SERIES,
+    REFILL,
     REFUSALS_BURST,
     REFUSALS_REFILL,
     ROUTINE_LEAVES,
@@ -285,6 +287,24 @@ async def test_nothing_crowds_out_the_other_type_nor_routine_the_end(
 
     action = EventAction.ROLL_OUT
     assert left == tuple(limits.admit(Uid("u"), action, 0, is_loud=loud) for loud in (False, True))
+
+
+@in_virtual_time
+async def test_an_object_is_forgotten_once_it_may_have_as_many_events_as_a_new_one() -> None:
+    clock = VirtualClock()
+    limits = EventLimits(clock)
+    known: list[int] = []
+    for action, pause in (
+        (EventAction.WAIT, REFILL / 2),
+        (EventAction.WAIT, REFILL),
+        (EventAction.REFUSE_EVICTION, EVICTION_SPACING / 2),
+        (EventAction.WAIT, EVICTION_SPACING),
+        (EventAction.WAIT, REFILL),
+    ):
+        limits.admit(Uid(f"uid-{len(known)}"), action)
+        known.append(len(limits))
+        await clock.sleep(pause)
+    assert known == [1, 2, 1, 2, 1]
 
 
 @in_virtual_time
