@@ -19,12 +19,12 @@ from rollout_operator.planning.policies import plan_policy
 from tests.builders import NOW, pod, zone
 from tests.planning.policies.snapshots import resolution, seconds, snapshot
 
-STARTS_IN = 5
+STARTS_IN = 2
 """So many seconds after it was deleted a pod is ready again."""
 
 
 class PlayedPolicy:
-    """A policy, its StatefulSets by letter, and what was recorded and deleted so far."""
+    """A policy, its StatefulSets by letter, and what was recorded so far."""
 
     def __init__(self, *zones: tuple[str, Sequence[str]], replicas: int = 3, **fields: Any) -> None:
         self.placed = resolution(*zones)
@@ -33,15 +33,10 @@ class PlayedPolicy:
         self.zones = {letter: zone(letter, "l" * replicas) for letter in letters}
         self.zone_of = {letter: name for name, members in zones for letter in members}
         self.batch: Batch | None = None
-        self.last: PolicySnapshot | None = None
-        """What was decided on."""
         self.time = 0
-        self.starts_in = STARTS_IN
         self.crashing: set[str] = set()
         self.down: set[Uid] = set()
         """Pods that crash by themselves."""
-        self.deleted: list[tuple[int, str]] = []
-        """When which pod was deleted, such as `a-2`."""
         self._uids = count()
         self._ready_at: dict[Uid, int] = {}
 
@@ -59,8 +54,7 @@ class PlayedPolicy:
     def tick(self, *, is_killed: bool = False) -> PolicyPlan:
         """Decide and act for one second; a process that is killed has recorded, and no more."""
         self._play_pods()
-        self.last = self.snapshot()
-        plan = plan_policy(self.last)
+        plan = plan_policy(self.snapshot())
         before, self.batch = self.batch, plan.batch
         if plan.action is not None:
             self._judge(plan, before)
@@ -91,7 +85,7 @@ class PlayedPolicy:
 
     def _create(self, letter: str, ordinal: int, sts: StatefulSet) -> Pod:
         uid = Uid(f"new-{next(self._uids)}")
-        self._ready_at[uid] = self.time + self.starts_in - 1
+        self._ready_at[uid] = self.time + STARTS_IN - 1
         return pod(letter, ordinal, "N", uid=uid, revision=sts.update_revision, created=self.now)
 
     def _age(self, one: Pod) -> Pod:
@@ -107,8 +101,7 @@ class PlayedPolicy:
         )  # fmt: skip
 
     def _delete(self, going: Iterable[Pod]) -> None:
-        gone = {one.uid: one.name for one in going}
-        self.deleted += [(self.time, name.removeprefix("zone-")) for name in gone.values()]
+        gone = {one.uid for one in going}
         for letter, member in self.zones.items():
             kept = tuple(one for one in member.pods if one.uid not in gone)
             self.zones[letter] = structs.replace(member, pods=kept)

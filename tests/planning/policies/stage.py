@@ -1,4 +1,4 @@
-"""The commands of stories of policies: what their status says, and whole rollouts."""
+"""The commands of stories of policies: what their status says."""
 
 from collections import defaultdict
 
@@ -32,8 +32,7 @@ from rollout_operator.planning.policy_status import (
 )
 from tests.builders import NOW
 from tests.model.cases import lengthen, show
-from tests.planning.policies.played import PlayedPolicy
-from tests.planning.policies.snapshots import policy, read_policy, read_spec
+from tests.planning.policies.snapshots import policy, read_policy
 from tests.stories import Stage
 
 NEVER = PolicyStatus()
@@ -155,52 +154,3 @@ def _show_event(event: PolicyEvent) -> str:
     if event.severity is Severity.WARN:
         return f"{event.reason}! {event.note}"
     return f"({event.reason})" if event.is_routine else event.reason
-
-
-class RolloutStage(Stage):
-    """A policy that is played; a process that is killed has recorded its batch, and no more."""
-
-    def __init__(self) -> None:
-        self.played = PlayedPolicy()
-        self.status = NEVER
-
-    async def act(self, line: str) -> str:
-        word, *words = line.split()
-        given = dict(one.split("=") for one in words if "=" in one)
-        match word:
-            case "zones":
-                zones = [(name, given.pop(name)) for name in [*given] if name[0].isdigit()]
-                replicas = int(given.pop("replicas", "3"))
-                self.played = PlayedPolicy(*zones, replicas=replicas, **read_spec(given))
-            case "change":
-                self.played.change_template(words[0], *words[1:])
-            case "crash":
-                self.played.crashing.update(words)
-            case "pause":  # or else what fails is replaced at once, being outdated
-                letter, _, ordinal = words[0].partition("-")
-                self.played.down.add(self.played.zones[letter].pods[int(ordinal)].uid)
-                self.played.fields["is_paused"] = True
-            case "resume":
-                self.played.down.clear()
-                self.played.fields["is_paused"] = False
-            case "killed":
-                return self._run(1, is_killed=True)
-            case "run":
-                return self._run(int(words[0]))
-            case _:
-                raise ValueError(line)
-        return ""
-
-    def _run(self, seconds: int, *, is_killed: bool = False) -> str:
-        found: defaultdict[int, list[str]] = defaultdict(list)
-        for _ in range(seconds):
-            played, known = self.played, len(self.played.deleted)
-            played.batch = find_batch(self.status)
-            time, plan = played.time, played.tick(is_killed=is_killed)
-            assert played.last is not None
-            after = render_policy_status(played.last, plan, before=self.status)
-            reported = choose_policy_events(self.status, after)
-            found[time] += [_show_event(one) for one in reported]
-            found[time] += [name for _, name in played.deleted[known:]]
-            self.status = after
-        return "; ".join(f"{time} {' '.join(words)}" for time, words in found.items() if words)

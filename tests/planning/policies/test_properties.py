@@ -52,7 +52,6 @@ def _play(rng: Random, seed: int) -> None:
         max_unavailable=rng.choice([IntOrPercent(1), IntOrPercent(2), IntOrPercent(70, True)]),
         interval=seconds(rng.choice([0, 2, 4])),
     )  # fmt: skip
-    played.starts_in = 2
     for _ in range(rng.choice([10, 30])):
         _disturb(played, rng)
         played.tick(is_killed=rng.random() < 0.1)

@@ -1,4 +1,4 @@
-"""What is decided for a policy, its zones and StatefulSets, its status, and whole rollouts."""
+"""What is decided for a policy, its zones and StatefulSets, and its status."""
 
 import json
 import re
@@ -43,7 +43,7 @@ from rollout_operator.planning.policy_zones import choose_key, map_frozen, resol
 from tests.builders import NOW
 from tests.model.cases import lengthen
 from tests.planning.policies.snapshots import outline, policy, read_policy
-from tests.planning.policies.stage import RolloutStage, StatusStage
+from tests.planning.policies.stage import StatusStage
 from tests.planning.tables import read_arguments
 from tests.stories import check_stories, check_tables
 
@@ -275,4 +275,4 @@ test_case = check_tables(
 )
 
 
-test_story = check_stories(__file__, rollouts=RolloutStage, statuses=StatusStage)
+test_story = check_stories(__file__, statuses=StatusStage)
