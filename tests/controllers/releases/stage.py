@@ -164,6 +164,12 @@ class PassStage(SandboxStage):
         fields = json.loads(ref) if ref.startswith("{") else {"tag": ref}
         await self._patch("oci", name, {"spec": {"ref": fields}})
 
+    async def do_contest(self, count: str) -> None:
+        """Another writer puts a digest beside the tag, each second, so often."""
+        for _ in range(int(count)):
+            await self.do_tag("app", '{"digest": "sha256:0"}')
+            await self.world.sleep(1)
+
     async def do_say(self, *kinds_: str) -> str:
         """Whole sentences of conditions, of the last event, or of all."""
         status = await self.world.get_status(kinds.ROLLOUTS, "app")
