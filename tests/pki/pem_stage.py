@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -318,7 +319,8 @@ class FileStage(Steps):
         await self._clock.settle()
 
     def look(self) -> list[str]:
-        found = [line.split()[0] for line in self._lines]
+        lines = [line.replace(str(self._folder), "") for line in self._lines]
+        found = [" ".join(re.findall(r'(?:level|file|err)=(?:"[^"]*"|\S+)', one)) for one in lines]
         self._lines.clear()
         if self._context is not self._serving._current:
             self._context = self._serving.current
