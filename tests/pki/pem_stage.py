@@ -26,12 +26,7 @@ from rollout_operator.pki.certificates import (
     trusted_bundle,
 )
 from rollout_operator.pki.material import KeyMaterial, Pair, Question
-from rollout_operator.pki.serving import (
-    CertificateFiles,
-    CertificatePaths,
-    ServingCertificate,
-    server_context,
-)
+from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
@@ -175,10 +170,9 @@ class PemStage(Steps):
         if "shows" in given:
             _show(client, issue_leaf(own, WANTED, datetime.now(UTC)))
         try:
-            server = server_context(
-                self._material.served, own.cert if "client-ca" in given else None
-            )
-            peer = shake_hands(server, client, given.get("host", HOST))
+            serving = ServingCertificate(own.cert if "client-ca" in given else None)
+            serving.swap_pair(self._material.served)
+            peer = shake_hands(serving.current, client, given.get("host", HOST))
         except InvalidInput as error:
             return f"{error}{error.__cause__ or ''}"
         except ssl.SSLError as error:
