@@ -16,6 +16,7 @@ from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import SERVICES, STATEFULSETS, JsonObject, Page, Resource
 from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.kube.scales import SCALE
 from rollout_operator.model.names import ApiError, NotFound
 from rollout_operator.operator.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
@@ -82,6 +83,8 @@ class Partial:
     async def fetch(
         self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
+        if SCALE in rest:
+            return await self._world.client.fetch(resource, namespace, name, SCALE)
         self.asked += [name] if resource is SERVICES else []
         answer = self.answers.get(resource.plural, NotFound(f"no {name}"))
         if isinstance(answer, ApiError):
