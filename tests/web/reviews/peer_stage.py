@@ -42,6 +42,7 @@ ODD: Final[dict[str, Callable[[], web.Response]]] = {
     "no-json": lambda: web.Response(body=b"yes"),
     "nested": lambda: web.Response(body=b"[" * 60_000),
     "nothing": lambda: web.Response(body=b""),
+    "ended": web.Response,
     "of-another": lambda: web.Response(body=ALLOWED.replace(b"u-1", b"u-2")),
     "of-another-version": lambda: web.Response(body=ALLOWED.replace(b"v1", b"v1beta1")),
     "a-text": lambda: web.Response(body=ALLOWED.replace(b"true", b'"true"')),
@@ -186,6 +187,8 @@ class PeerStage(Steps):
         async def say(request: web.Request) -> web.StreamResponse:
             self.requested += 1
             await request.read()
+            if how == "ended" and request.transport is not None:
+                request.transport.abort()
             return ODD[how]()
 
         runner = web.ServerRunner(web.Server(say))  # type: ignore[arg-type]
