@@ -42,7 +42,7 @@ class ElectionStage(stories.Steps):
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.api = FakeClient([], [])
-        self.api.before = self._check
+        self.api.before, self.answer = self._check, self.api.pause
         self.fail: ApiError | TimeoutError | None = None
         self.fails_writes_only = False
         self.processes: dict[str, Election] = {}
@@ -166,8 +166,16 @@ class ElectionStage(stories.Steps):
         """Let all calls fail, or only `writes`."""
         self.fail, self.fails_writes_only = FAILURES[how], what == "writes"
 
+    async def do_silence(self) -> None:
+        """Let no call that is sent from now on ever have an answer, until `heal`."""
+
+        async def wait_for_ever(call: str) -> None:
+            await asyncio.Event().wait()
+
+        self.api.pause = wait_for_ever
+
     async def do_heal(self) -> None:
-        self.fail = None
+        self.fail, self.api.pause = None, self.answer
 
     async def do_release(self) -> None:
         await self.processes["me"].release()
