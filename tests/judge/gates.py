@@ -71,6 +71,13 @@ class _Known(NamedTuple):
             if self.born[self.world.pods[name].uid] <= self.at
         ]
 
+    def has_followed(self, name: str, zone: Set, record: Json) -> bool:
+        """Return whether a pod came after the first updated pod of a zone."""
+        born = [
+            self.born[self.world.pods[one].uid] for one in _list_updated(zone, record, self.world)
+        ]
+        return bool(born) and min(born) < self.born[self.world.pods[name].uid]
+
     def has_fallen(self, name: str) -> bool:
         """Return whether a pod broke since then."""
         return self.world.fell_at.get(name, timedelta(0)) > self.at
@@ -170,7 +177,8 @@ def _judge_marks(commit: Commit, known: _Known, error: timedelta) -> Iterator[Vi
             name
             for other in others
             for name in known.list_updated(other, found[other.name])
-            if not known.has_fallen(name)
+            # What came later in another zone does not take from the first that it was begun.
+            if not known.has_fallen(name) and not known.has_followed(name, zone, own)
         ]
         for other in others:
             if other.name < zone.name and _is_under_way(other, found[other.name], known):
