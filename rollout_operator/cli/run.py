@@ -17,12 +17,6 @@ from rollout_operator.model.names import ExitCode, OperatorError
 _MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-# Parameters of mallopt(3), in bytes.
-# Above the 256 KiB that uvloop allocates for each read of a TLS connection.
-_MMAP_THRESHOLD: Final = (-3, 320 * 1024)
-_TRIM_THRESHOLD: Final = (-1, 1024 * 1024)
-
-
 class PartDied(OperatorError):
     """A part of the operator has ended because of a defect."""
 
@@ -39,8 +33,10 @@ def run(arguments: Sequence[str]) -> int:
             raise
         sys.stdout.write(render_usage(is_full=True))
         return ExitCode.DONE
-    return_memory()
     # Everything else is imported here, so that help, version and refusals are quick.
+    from rollout_operator.aio.memory import return_buffers
+
+    return_buffers()
     return _operate(config, import_operator())
 
 
@@ -71,20 +67,6 @@ def import_operator() -> Callable[[Config], int]:
         gc.freeze()
         gc.enable()
     return run_operator
-
-
-def return_memory() -> None:
-    """Have large buffers go back to the system once they are freed.
-
-    By itself glibc keeps them, and more the larger they have ever been: 8 MiB after the lists of
-    5,000 pods.
-    """
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # other C libraries keep less, and have no such function
-        for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
-            mallopt(*option)
 
 
 def _operate(config: Config, run_operator: Callable[[Config], int]) -> int:

@@ -18,6 +18,7 @@ import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
+from rollout_operator.aio.memory import return_rest
 from rollout_operator.config.flags import METRICS_PORT, Config
 from rollout_operator.controllers.context import Clients, Process, Telemetry
 from rollout_operator.kube.api import Fence, Timeouts
@@ -121,7 +122,11 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
         namespaces = _build_namespaces(config, transport, clock, telemetry)
         admin.show(namespaces.describe)
-        also = {"heartbeat": heartbeat.run(), **namespaces.discover()}
+        also = {
+            "heartbeat": heartbeat.run(),
+            "memory": return_rest(clock),
+            **namespaces.discover(),
+        }
         await namespaces.fleet.serve(stop, limits.sync, also)
     log.info("Rollout operator has stopped")
 

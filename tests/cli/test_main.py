@@ -239,30 +239,6 @@ def test_d51_no_garbage_is_collected_while_the_operator_is_imported() -> None:
     assert module == "rollout_operator.operator.main"
 
 
-_FREED: Final = """
-import os
-from rollout_operator.cli.run import return_memory
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
-
-return_memory()
-bytes(20 * 2**20)
-before = resident()
-pieces = [(bytearray(b"x" * 300_000), bytes(700)) for _ in range(60)]
-kept = [small for _, small in pieces]
-del pieces
-print(resident() - before)
-"""
-
-
-def test_d51_freed_buffers_go_back_to_the_system() -> None:
-    """As those of lists, between which small objects stay."""
-    done = run_python("-c", _FREED)
-    assert int(done.stdout) <= 2
-
-
 _LOADED: Final = """
 import os, re
 from pathlib import Path
