@@ -59,7 +59,15 @@ from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
-from rollout_operator.model.names import ON_DELETE, ApiError, Conflict, Denied, GroupName, Uid
+from rollout_operator.model.names import (
+    ON_DELETE,
+    ApiError,
+    Conflict,
+    Denied,
+    GroupName,
+    NotFound,
+    Uid,
+)
 from rollout_operator.model.objects import (
     AnyPod,
     AnySet,
@@ -204,15 +212,15 @@ class PolicyStatuses:
         cached = self._cached.get(self._namespace, name)
         return isinstance(cached, WatchedPolicy) and self.get(name) is not self._newest.get(name)
 
-    async def is_current(self, name: str) -> bool:
-        """Read a policy live, and return whether that is the known state.
+    async def read_live(self, name: str) -> WatchedPolicy | None:
+        """Return a policy by a live read, None if it is gone.
 
         Raises what `Reader.fetch` raises, and DecodeError.
         """
-        known = self._newest.get(name)
-        await self._newest.read_back(MULTI_AZ_ROLLOUTS, name)
-        newest = self._newest.get(name)
-        return known is not None and known == newest
+        try:
+            return await self._newest.read_back(MULTI_AZ_ROLLOUTS, name)
+        except NotFound:
+            return None  # as an error it would be worth a status, which has no policy any more
 
     async def settle(self, name: str) -> WatchedPolicy | None:
         """Return a policy, read back first where a write has no answer.
@@ -334,7 +342,7 @@ class PolicyController(Feature):
         self._placements = Placements(observing, namespace, context.pods, context.process.nodes)
         self._statuses = PolicyStatuses(recording, namespace, self.store, context.clock)
         self._rule = PolicyRule(
-            namespace, self._make_observer(observing), self.owners, self._statuses.is_current
+            namespace, self._make_observer(observing), self.owners, self._statuses.read_live
         )
         self._attempts = context.make_attempts()
         self._switches = Switches(recording, self._attempts)

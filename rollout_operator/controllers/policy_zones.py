@@ -44,6 +44,7 @@ from rollout_operator.model.policy import (
     ZoneResolution,
 )
 from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policy_status import find_batch
 from rollout_operator.planning.policy_zones import (
     NodeLabels,
     choose_key,
@@ -308,10 +309,10 @@ class PolicyRule(LabelRule):
         namespace: str,
         observer: Observer,
         owners: Owners,
-        is_current: Callable[[str], Awaitable[bool]],
+        read_live: Callable[[str], Awaitable[WatchedPolicy | None]],
     ) -> None:
         super().__init__(observer)
-        self._namespace, self._owners, self._is_current = namespace, owners, is_current
+        self._namespace, self._owners, self._read_live = namespace, owners, read_live
         self._records: dict[GroupName, PolicyRecord] = {}
         self._beginnings: dict[GroupName, Callable[[Group], Awaitable[None]]] = {}
 
@@ -357,12 +358,22 @@ class PolicyRule(LabelRule):
 
     async def observe_live(self, cached: Group) -> Group:
         scope = self._find_scope(cached.name)
-        # The record of a batch that begins is refused if the policy has changed. Of a batch that
-        # is recorded, perhaps by another process, the policy may be another one by now.
-        is_beginning = cached.name in self._beginnings
-        if scope is None or not (is_beginning or await self._is_current(cached.name)):
+        if scope is None or not await self._is_current(scope.policy):
             return replace(cached, zones=(), unreadable=())
         return await self._observer.observe_selected(cached, scope.policy.selector.render())
+
+    async def _is_current(self, policy: Policy) -> bool:
+        """Return whether a live read shows what the plan rests on: spec and recorded batch.
+
+        Anything else may change each second, and no pod waits for that.
+        """
+        name = GroupName(policy.head.name)
+        if name in self._beginnings:
+            return True  # the record of the batch is refused if the policy has changed
+        record, live = self._records.get(name), await self._read_live(name)
+        if record is None or live is None:
+            return False
+        return live.policy == policy and find_batch(live.status) == record.batch
 
     def snapshot(self, scope: PolicyScope, group: Group, record: PolicyRecord) -> PolicySnapshot:
         return PolicySnapshot(

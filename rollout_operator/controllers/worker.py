@@ -412,10 +412,10 @@ class NewestObjects(Generic[Written]):
             await self.read_back(resource, name)
         return self.get(name)
 
-    async def read_back(self, resource: Resource, name: str) -> None:
+    async def read_back(self, resource: Resource, name: str) -> Written:
         """Read an object live. Raises DecodeError and what `Reader.fetch` raises."""
         try:
-            self.record(await self._reader.fetch(resource, self._namespace, name))
+            return self.record(await self._reader.fetch(resource, self._namespace, name))
         except NotFound:
             self.forget(name)
             raise

@@ -277,6 +277,22 @@ class PolicyStage(Steps):
         refused = FaultOutcome(fails=Failure.CONFLICT)
         self.trouble.script("patch multiazrollouts/status", cycle([refused, AS_USUAL]))
 
+    async def do_throttle(self, verb: str, plural: str, seconds: str) -> None:
+        """Let each such call wait so long for its token."""
+        late = FaultOutcome(waits=timedelta(seconds=float(seconds)))
+        self.trouble.script(f"{verb} {plural}", cycle([late]))
+
+    async def do_scribble(self, count: str) -> None:
+        """Have another client write to the policy each second, so often."""
+        for number in range(int(count)):
+            note: JsonObject = {"metadata": {"annotations": {"note": f"{number}"}}}
+            await self.world.patch(MULTI_AZ_ROLLOUTS, "db", note)
+            await self.world.sleep(1)
+
+    async def do_wipe(self) -> None:
+        """Remove the status."""
+        await self._edit_status(None)
+
     async def do_forbid(self, verb: str = "") -> None:
         self.sandbox.api.forbidden.clear()
         if verb:
