@@ -112,7 +112,8 @@ class RateLimiter:
         if self._qps <= 0 or self._burst <= 0:
             return
         bucket = self._get_bucket(group)
-        if bucket.take_at_once():
+        is_late = within is not None and within < timedelta(0)
+        if not is_late and bucket.take_at_once():
             return
         due = bucket.next_due(priority)
         if within is not None and due > within:
