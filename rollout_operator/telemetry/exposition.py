@@ -49,7 +49,7 @@ class MetricFamily:
         *,
         registry: CollectorRegistry | None,
     ) -> None:
-        self.name = name.removesuffix("_total")
+        self.name = name.removesuffix("_total") if self.kind == "counter" else name
         self.label_names = tuple(labels)
         self._text = text
         self._series: dict[tuple[str, ...], Self] = {}
@@ -86,7 +86,8 @@ class MetricFamily:
         (piece,) = self.describe()
         for values, series in [*self._series.items()] if self.label_names else [((), self)]:
             labels = dict(zip(self.label_names, values, strict=True))
-            for suffix, more, value, exemplar in series._read():
+            # At once: between two pieces there may be more of them.
+            for suffix, more, value, exemplar in tuple(series._read()):
                 if len(piece.samples) >= PIECE:
                     yield piece
                     (piece,) = self.describe()

@@ -147,14 +147,27 @@ def test_a_family_is_cut_anywhere(series: int) -> None:
         assert sum(len(piece.samples) for piece in pieces) == series
 
 
+def test_a_histogram_is_of_one_moment() -> None:
+    """Its sum is that of the observations that it counts, where a step ends between them too."""
+    histogram = Histogram("probe", "A probe.", ("x",), registry=None, buckets=range(PIECE - 1))
+    series, values = histogram.labels("y"), {}
+    for piece in histogram.collect():
+        values.update({sample.name: sample.value for sample in piece.samples})
+        series.observe(1)
+
+    assert values["probe_count"] == values["probe_sum"] == 0
+
+
 def test_each_kind_is_collected_as_the_library_does() -> None:
     registry = CollectorRegistry()
     Counter("a", "A.", registry=registry).inc(2)
+    Gauge("d_total", "D.", registry=registry).set(3)
     Gauge("b", "B.", registry=registry).set_function(lambda: 7)
     Histogram("c", "C.", ("x",), registry=registry, buckets=(1, 2)).labels("y").observe(1.5)
 
     assert registry.get_sample_value("a_total") == 2
     assert registry.get_sample_value("b") == 7
+    assert registry.get_sample_value("d_total") == 3
     assert registry.get_sample_value("c_bucket", {"x": "y", "le": "1.0"}) == 0
     assert registry.get_sample_value("c_bucket", {"x": "y", "le": "2.0"}) == 1
     assert registry.get_sample_value("c_sum", {"x": "y"}) == 1.5
