@@ -313,8 +313,8 @@ class Attempts:
 class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
     """How objects of one kind are reconciled: each is put off while it keeps failing.
 
-    A missing object is read again soon, a conflict is only logged for debugging, and any other
-    error is a warning.
+    A missing object is looked for again soon, then ever later. A conflict is only logged for
+    debugging, and any other error is a warning.
     """
 
     kind: str
@@ -336,8 +336,9 @@ class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
             return Result(again=wait)
         try:
             again = await self.once(name)
-        except NotFound:
-            again = self.recheck
+        except NotFound as error:
+            # Its watch may be behind for long.
+            again = max(self.recheck, self.attempts.record_failure(attempt, str(error)))
         except (ApiError, DecodeError) as error:
             wait = get_retry_after(error)
             again = self.attempts.record_failure(attempt, str(error), at_least=wait)
