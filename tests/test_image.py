@@ -97,7 +97,7 @@ def test_every_library_finds_what_it_needs(tree: Path) -> None:
     code += "; from rollout_operator.web.admin import make_policy; make_policy()"
     interpreter = LAUNCHER.with_name("python3.13")
 
-    ended = image_tree.run(tree, interpreter, "-IBc", code)
+    ended = image_tree.run(tree, interpreter, "-IBSc", code)
 
     assert ended.returncode == 0, ended.stderr
 
