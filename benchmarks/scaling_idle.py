@@ -81,7 +81,8 @@ def _idle(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, s
 
 async def _count(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple[str, str]]:
     stage = OperatorStage(has_webhooks=has_webhooks)
-    async with stage.opened():
+    async with stage.stack:
+        await stage.set_up()
         await stage.act(f"groups {groups}; start > wait")
         await asyncio.sleep(SETTLED.total_seconds())
         stage.take(Called)

@@ -27,8 +27,10 @@ import inspect
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import pytest
@@ -38,6 +40,8 @@ from tests.goldens import Golden
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
+
+T = TypeVar("T")
 
 _BAR: Final = re.compile(r"(?:^|\s)\|(?:\s|$)")
 _WIDTH: Final = 28
@@ -191,8 +195,25 @@ class Stage:
     happened since. It shows a digest: codes, calls, writes and times, not whole messages.
     """
 
+    @cached_property
+    def stack(self) -> AsyncExitStack:
+        """What is entered here is left at the end of the story, last first."""
+        return AsyncExitStack()
+
     async def play(self, commands: Sequence[str]) -> list[str]:
-        return [await self.act(command) for command in commands]
+        async with self.stack:
+            await self.set_up()
+            return [await self.act(command) for command in commands]
+
+    async def set_up(self) -> None:
+        """Do what comes before the first command."""
+
+    def start(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Do this in a task, which is cancelled at the end of the story."""
+        task = asyncio.create_task(work, name=name)
+        self.stack.push_async_callback(lambda: asyncio.gather(task, return_exceptions=True))
+        self.stack.callback(task.cancel)
+        return task
 
     async def act(self, command: str) -> str:
         """Do what the command says; return the answer and what else happened."""

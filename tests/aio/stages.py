@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import groupby, pairwise
@@ -32,14 +32,6 @@ class CallerStage(Steps):
     def __init__(self) -> None:
         self.callers: dict[str, asyncio.Task[Any]] = {}
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        left = [*self.callers.values()]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        return found
-
     def look(self) -> list[str]:
         found = [
             (name.rstrip("0123456789"), _describe(task))
@@ -53,7 +45,7 @@ class CallerStage(Steps):
 
     def begin(self, name: str, made: Callable[[], Any], times: int = 1) -> None:
         for number in range(times):
-            self.callers[f"{name}{number}"] = asyncio.create_task(made())
+            self.callers[f"{name}{number}"] = self.start(made())
 
     async def do_cancel(self, *names: str) -> None:
         for name in names:

@@ -1,9 +1,6 @@
 """Rollouts of three zones between which a health check stands, with a scripted Prometheus."""
 
-import random
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -24,7 +21,6 @@ from rollout_operator.planning.readiness import GroupBlocker, find_group_blocker
 from tests.gates.prometheus import NAME, ScriptedPrometheus, render_check
 from tests.operator import stage as operator
 from tests.operator.diagnosis.inspected import observe_sandbox
-from tests.simulation.scenarios import People
 
 
 class GateStage(operator.OperatorStage):
@@ -34,18 +30,12 @@ class GateStage(operator.OperatorStage):
         self.prometheus.ratios["v2"] = 0.2
         self.reconciled = 0
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        prometheus = self.prometheus
-
-        def open_outbound(limit: timedelta) -> ScriptedPrometheus:
-            return prometheus
-
-        sandbox = Sandbox(choose=self._choose, faults=self.late, open_outbound=open_outbound)
-        async with self.stack, sandbox as self.sandbox:
-            prometheus.watch(sandbox)
-            self.people = People(sandbox=self.sandbox, rng=random.Random(0))
-            yield
+    def _make_sandbox(self) -> Sandbox:
+        sandbox = Sandbox(
+            choose=self._choose, faults=self.late, open_outbound=lambda limit: self.prometheus
+        )
+        self.prometheus.watch(sandbox)
+        return sandbox
 
     async def do_begin(self, *flags: str) -> None:
         """Create three zones that are bound to a health check, and start one operator.

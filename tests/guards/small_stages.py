@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -31,19 +30,15 @@ class LockStage(Steps):
         self.lines: list[str] = []
         self.callers: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        tasks = [task for task, _ in self.callers.values()]
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return found
-
     def look(self) -> list[str]:
         lines, self.lines = self.lines, []
         return lines
 
     async def do_come(self, name: str, *keys: str) -> None:
         leave = asyncio.Event()
-        self.callers[name] = asyncio.create_task(self._visit(name, keys, leave)), leave
+        task = asyncio.create_task(self._visit(name, keys, leave))
+        self.stack.push_async_callback(lambda: asyncio.gather(task, return_exceptions=True))
+        self.callers[name] = task, leave
         await self._settle()
 
     async def _visit(self, name: str, keys: tuple[str, ...], leave: asyncio.Event) -> None:

@@ -4,7 +4,6 @@ Of processes `me` and `other` it is shown when one begins and ceases to act.
 """
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -51,13 +50,6 @@ class ElectionStage(stories.Steps):
         self.told: list[str] = []
         self.seen: dict[str, str] = {}
         self._add("me")
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        try:
-            return await super().play(commands)
-        finally:
-            for name in self.tasks:
-                await self.do_stop(name)
 
     def _add(self, name: str, is_shadow: bool = False, **how: str) -> None:
         times = {key: timedelta(seconds=float(how.get(key, n))) for key, n in _TIMES.items()}
@@ -124,7 +116,7 @@ class ElectionStage(stories.Steps):
     async def do_run(self, name: str = "me") -> None:
         if name not in self.processes:
             self._add(name)
-        self.tasks[name] = asyncio.create_task(self.processes[name].run())
+        self.tasks[name] = self.start(self.processes[name].run())
 
     async def do_stop(self, name: str = "me") -> None:
         self.tasks[name].cancel()

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -108,19 +107,16 @@ class EventStage(stories.Steps):
         self.sender = EventSender(
             self.api, instance="operator-1", now=clock.now, clock=clock, metrics=self.metrics
         )
-        self.task: asyncio.Task[None] | None = None
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        self.task = asyncio.create_task(self.sender.run())
-        try:
-            return await super().play([one.replace("\\", "\\\\") for one in commands])
-        finally:
-            await self.do_stop()
+    async def set_up(self) -> None:
+        self.task = self.start(self.sender.run())
+
+    async def act(self, command: str) -> str:
+        return await super().act(command.replace("\\", "\\\\"))
 
     async def do_stop(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
 
     async def do_report(self, name: str, note: str, *words: str) -> None:
         how: dict[str, Any] = {}

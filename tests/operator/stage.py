@@ -10,10 +10,8 @@ import itertools
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -182,7 +180,6 @@ class OperatorStage(stories.Steps):
         self.has_webhooks = has_webhooks
         self.pods = QUICK if is_quick else None
         self.late = LatePods()
-        self.stack = AsyncExitStack()
         self.processes: dict[str, SimulatedProcess] = {}
         self.names: dict[str, str] = {}
         self.args: list[str] = []
@@ -193,18 +190,12 @@ class OperatorStage(stories.Steps):
         self.began = self.started = timedelta(0)
         self.depth = 0
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        sandbox = Sandbox(choose=self._choose, faults=self.late)
-        async with self.stack, sandbox as self.sandbox:
-            self.people = People(sandbox=self.sandbox, rng=random.Random(0))
-            yield
+    async def set_up(self) -> None:
+        self.sandbox = await self.stack.enter_async_context(self._make_sandbox())
+        self.people = People(sandbox=self.sandbox, rng=random.Random(0))
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.opened():
-            found = await super().play(commands)
-            await self.stack.aclose()
-        return found
+    def _make_sandbox(self) -> Sandbox:
+        return Sandbox(choose=self._choose, faults=self.late)
 
     def _choose(self, pod: JsonObject) -> Behaviour:
         if self.pods is None:
@@ -585,7 +576,7 @@ class OperatorStage(stories.Steps):
 
         for number in range(40) if kind == "rewrite" else ():
             await self.do_zone(f"evil-{number}", "0", "plain", f"group=evil-{number}")
-        self._begin(rewrite if kind == "rewrite" else multiply)
+        self.start((rewrite if kind == "rewrite" else multiply)(), "tenant")
 
     async def do_forge(self, every: str, *pods: str) -> None:
         """Have reviews of evictions of these pods be forged, one after another."""
@@ -598,7 +589,7 @@ class OperatorStage(stories.Steps):
                 self.forged.append(answer["response"]["allowed"])
                 await asyncio.sleep(float(every))
 
-        self._begin(forge)
+        self.start(forge(), "tenant")
 
     async def do_invent(self, *kinds: str) -> None:
         """Have forty clients send reviews of what never was, of these kinds or of all."""
@@ -611,15 +602,7 @@ class OperatorStage(stories.Steps):
 
         chosen = itertools.cycle(kinds or MADE_UP)
         for number, kind in zip(range(40), chosen, strict=False):
-            self._begin(partial(request, number, kind))
-
-    def _begin(self, act: Callable[[], Awaitable[None]]) -> None:
-        async def run() -> None:
-            await act()
-
-        task = asyncio.create_task(run(), name="tenant")
-        self.stack.push_async_callback(asyncio.wait, [task])
-        self.stack.callback(task.cancel)
+            self.start(request(number, kind), "tenant")
 
     async def do_forgeries(self) -> str:
         """Show how many of the forged reviews were allowed."""

@@ -18,7 +18,8 @@ from tests.virtual_time import in_virtual_time
 async def test_a_plan_that_is_carried_out_is_shown_with_its_begin() -> None:
     """D-40: what was posted last may be over."""
     stage = OperatorStage(has_webhooks=False)
-    async with stage.opened():
+    async with stage.stack:
+        await stage.set_up()
         await stage.act("given pair > wait")
         process = stage.processes["1"]
         states = process.telemetry.group_states
@@ -47,7 +48,8 @@ async def test_what_is_made_for_one_request_has_bounds(monkeypatch: pytest.Monke
             await asyncio.sleep(0)
 
     stage = OperatorStage(has_webhooks=False)
-    async with stage.opened():
+    async with stage.stack:
+        await stage.set_up()
         await stage.act("zone a plain; zone b plain; fleet 9 1 1; 30s; start; 30s > wait")
         async with asyncio.TaskGroup() as tasks:
             other = tasks.create_task(take_turns())

@@ -101,7 +101,6 @@ class BundleStage(Steps):
         self._shown: dict[str, str] = {}
         self._counted = Counter[str]()
         self._metrics = Metrics()
-        self._task: asyncio.Task[None] | None = None
         self._injector = BundleInjector(
             self,
             Injection(
@@ -116,15 +115,8 @@ class BundleStage(Steps):
         )
         self._injector.publish(PEMS["first"])
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        return found
-
     async def do_run(self) -> None:
-        self._task = asyncio.create_task(self._injector.run())
+        self.start(self._injector.run())
 
     async def do_put(self, name: str, *words: str) -> None:
         """Store a new version; `unseen` by the caches, or `silent`, so that they report nothing."""

@@ -5,8 +5,6 @@ holds. Where their bundles differ, they overwrite each other at each tick, one t
 one time that one.
 """
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -39,11 +37,6 @@ class RotationStage(Steps):
         self.rigs: list[Rig] = []
         self.leaves: set[x509.Certificate] = set()
         self._checked: set[tuple[x509.Certificate, bytes]] = set()
-        self._stack = AsyncExitStack()
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self._stack:
-            return await super().play(commands)
 
     def look(self) -> list[str]:
         cas = len({leaf.issuer for leaf in self.leaves})
@@ -60,7 +53,7 @@ class RotationStage(Steps):
             rig = Rig(secrets, self.clock, wanted, holds=lambda bundle: self.published == bundle)
             self.rigs.append(rig)
             await rig.start()
-            await self._stack.enter_async_context(background(rig.controller))
+            await self.stack.enter_async_context(background(rig.controller))
         self._publish()
 
     def _open_late(self, secrets: SecretClient) -> SecretClient:

@@ -11,7 +11,7 @@ import json
 import re
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from textwrap import shorten
@@ -311,14 +311,6 @@ class SecretStage(Steps):
         self._calls = 0
         self._keys: set[str] = set()
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        try:
-            return await super().play(commands)
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def do_wait(self, seconds: float) -> None:
         await self._clock.advance(timedelta(seconds=seconds))
 
@@ -365,7 +357,7 @@ class SecretStage(Steps):
         for name, _, host in (one.partition("=") for one in names):
             wanted = replace(WANTED, names=(host,)) if host else WANTED
             self._replicas[name] = Rig(self._secrets, self._clock, wanted)
-            self._tasks.append(asyncio.create_task(self._run(name)))
+            self._tasks.append(self.start(self._run(name)))
         await self._clock.settle()
 
     async def _run(self, name: str) -> None:

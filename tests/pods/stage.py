@@ -12,7 +12,7 @@ import re
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,14 +163,11 @@ class PodStage(stories.Steps):
         self.trust: ssl.SSLContext | None = None
         self.requested: list[str | None] = []
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with asyncio.timeout(15), AsyncExitStack() as self.stack:
-            await self.stack.enter_async_context(self.pods)
-            self.client = self._make_client()
-            try:
-                return await super().play(commands)
-            finally:
-                await self.client.close()
+    async def set_up(self) -> None:
+        await self.stack.enter_async_context(asyncio.timeout(15))
+        await self.stack.enter_async_context(self.pods)
+        self.client = self._make_client()
+        self.stack.push_async_callback(self.do_close)
 
     async def do_client(self, *words: str) -> None:
         """Have another client: `within=0.2` seconds a call, `turns=1` at a time, `trust=own`."""

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import re
-from pathlib import Path
 from typing import Final, cast
 
 import pytest
@@ -17,14 +16,13 @@ from rollout_lab.zones import ZoneSpec
 from rollout_operator.kube.api import CONFIG_MAPS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.scaling import format_entry
-from tests.goldens import Golden
 from tests.simulation.chaos import later_webhook
 from tests.simulation.runs import run
 from tests.simulation.scenarios import ZONE_TRACKER, People, Route
 from tests.simulation.scenarios_book import TRACKED, get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.traces import QUOTA_PATH, Quota
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories
 from tests.virtual_time import in_virtual_time
 
 OLD: Final = format_entry("2020-01-01T00:00:00Z")
@@ -36,15 +34,15 @@ class TrackedStage(Steps):
     Beside each command: which entries of the map were written (+), and which pods called.
     """
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        self._people = People(sandbox=sandbox, rng=random.Random(1))
-        self._operator = sandbox.process(webhooks=True, args=TRACKED)
+    def __init__(self) -> None:
         self._data: JsonObject = {}
         self._calls = 0
         self._quota: Quota | None = None
 
     async def set_up(self) -> None:
+        self._sandbox = await self.stack.enter_async_context(Sandbox(namespace="prod"))
+        self._people = People(sandbox=self._sandbox, rng=random.Random(1))
+        self._operator = self._sandbox.process(webhooks=True, args=TRACKED)
         for letter in "abc":
             await self._people.create(prepare_zone(ZoneSpec(name=f"zone-{letter}")))
         await self._people.register_webhooks()
@@ -136,14 +134,7 @@ class TrackedStage(Steps):
         return cast(JsonObject, held.get(part, {}))
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("tracked.txt")))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    async with Sandbox(namespace="prod") as sandbox:
-        stage = TrackedStage(sandbox)
-        await stage.set_up()
-        found = await stage.play(story.commands)
-    story.check(found, golden)
+test_story = in_virtual_time(check_stories(__file__, tracked=TrackedStage))
 
 
 @pytest.mark.thorough

@@ -65,7 +65,7 @@ class DoctorStage(ManifestStage):
 
     async def do_silent(self) -> None:
         """Let webhooks lead to a port that never says a word, as behind some firewalls."""
-        server = self.silent = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server = self.silent = self.running.enter_context(socket.create_server(("127.0.0.1", 0)))
         for hook in self.shipped.wanted.hooks:
             await self._patch_hook(
                 hook, clientConfig__service__port=server.getsockname()[1], timeoutSeconds=1

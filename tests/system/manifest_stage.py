@@ -61,7 +61,7 @@ class ManifestStage(ReviewStage):
         """Take the operator's place: everything is allowed."""
         pki = make_pki(self.world.folder, more_names=[f"{SERVICE}.{self.world.namespace}.svc"])
         self.file_ca = pki.ca.read_bytes()
-        self.reviewer = await self.stack.enter_async_context(Reviewer(pki))
+        self.reviewer = await self.running.enter_async_context(Reviewer(pki))
 
     async def do_shipped(self, *components: str) -> None:
         """Apply the base with components; webhooks lead to the reviewer, or nowhere."""
@@ -70,7 +70,7 @@ class ManifestStage(ReviewStage):
         if "health-checks" in components:
             await install_kinds(self.world.api, FOLDER / "health-checks")
         installing = installed(self.world, self.world.folder / "shipped", *components, port=port)
-        self.objects = await self.stack.enter_async_context(installing)
+        self.objects = await self.running.enter_async_context(installing)
         if self.reviewer:
             await trust(self.world, self.objects, self.file_ca)
 

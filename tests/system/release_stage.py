@@ -70,7 +70,7 @@ class ReleaseStage(PlaneStage):
 
     async def do_beside(self) -> None:
         """Prepare one more namespace."""
-        self.other = await self.stack.enter_async_context(beside(self.world))
+        self.other = await self.running.enter_async_context(beside(self.world))
         await prepare(self.other)
         await bind(self.other, self.world)
         await create_targets(self.other)
@@ -88,7 +88,7 @@ class ReleaseStage(PlaneStage):
         """Let the operator find namespaces by what is in them."""
         self.world.may_be_forbidden = True
         rules = [permit_following(*one) for one in FOLLOWED]
-        await self.stack.enter_async_context(granting(self.world, *rules))
+        await self.running.enter_async_context(granting(self.world, *rules))
 
     async def do_flux(self, what: str = "run", source: str = "app", applied: str = "app") -> None:
         """Have Flux do its work, go, or come back as an older one that has selected 1.1.0."""

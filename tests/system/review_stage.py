@@ -220,7 +220,7 @@ class ReviewStage(PlaneStage):
 
     async def do_pruned(self, name: str) -> None:
         """Let budgets have no status, as in the definition of other releases, until the end."""
-        await self.stack.enter_async_context(self._pruning(name))
+        await self.running.enter_async_context(self._pruning(name))
 
     @asynccontextmanager
     async def _pruning(self, name: str) -> AsyncIterator[None]:

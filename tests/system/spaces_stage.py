@@ -89,7 +89,7 @@ class SpacesStage(SpaceStage):
     async def do_beside(self, name: str, how: str = "") -> None:
         """Add a namespace, which may be `forbidden`."""
         space = beside(self.world, is_granted=not how)
-        self.spaces[name] = SpaceStage(await self.stack.enter_async_context(space))
+        self.spaces[name] = SpaceStage(await self.running.enter_async_context(space))
 
     async def do_kinds(self) -> None:
         await install_kinds(self.world.api)
@@ -97,12 +97,12 @@ class SpacesStage(SpaceStage):
 
     async def do_nodes(self) -> None:
         """Let the operator follow nodes."""
-        await self.stack.enter_async_context(granting(self.world, permit_following("", "nodes")))
+        await self.running.enter_async_context(granting(self.world, permit_following("", "nodes")))
 
     async def do_following(self) -> None:
         """Let it find namespaces by what is in them, but for releases."""
         rules = [permit_following(*one) for one in FOLLOWED[:-1]]
-        await self.stack.enter_async_context(granting(self.world, *rules))
+        await self.running.enter_async_context(granting(self.world, *rules))
 
     async def do_bound(self, name: str) -> None:
         """Let it do in a namespace what the Roles there grant."""

@@ -63,7 +63,8 @@ class PlaneStage(Steps):
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.stack, self.rights, self.late = AsyncExitStack(), AsyncExitStack(), AsyncExitStack()
+        self.running, self.rights, self.late = AsyncExitStack(), AsyncExitStack(), AsyncExitStack()
+        self.stack.push_async_callback(lambda: self.close())
         self.operators: dict[str, OperatorProcess] = {}
         self.last = ""
         self.names: list[str] = []
@@ -74,7 +75,7 @@ class PlaneStage(Steps):
         """Where an API server listens once it has arrived."""
 
     async def close(self) -> None:
-        for stack in (self.rights, self.stack, self.late):
+        for stack in (self.rights, self.running, self.late):
             await stack.aclose()
 
     @property
@@ -122,7 +123,7 @@ class PlaneStage(Steps):
             self.world.plane.kubeconfig(launch.kubeconfig, "not-a-token")
         self.last = words[0]
         process = OperatorProcess(launch)
-        self.operators[self.last] = await self.stack.enter_async_context(process)
+        self.operators[self.last] = await self.running.enter_async_context(process)
 
     async def do_operator(self, *words: str) -> None:
         await self.do_start(*words)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -32,11 +32,6 @@ class HealthStage(Steps):
         self._metrics = Metrics()
         self._heart = Heartbeat(self._clock, self._metrics)
         self._task: asyncio.Task[None] | None = None
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        await self.do_end()
-        return found
 
     async def do_wait(self, seconds: float) -> None:
         await self._clock.advance(timedelta(seconds=seconds))
@@ -81,7 +76,7 @@ class HealthStage(Steps):
 
     async def do_beat(self) -> None:
         """Let the heart beat from now on."""
-        self._task = asyncio.create_task(self._heart.run())
+        self._task = self.start(self._heart.run())
         await self._clock.advance(timedelta(seconds=1))
 
     async def do_end(self) -> None:

@@ -81,7 +81,7 @@ class ClientStage(stories.Steps):
 
     async def do_begin(self, name: str, *words: str) -> None:
         """Have something go on meanwhile; `end` waits for what came of it."""
-        self.begun[name] = asyncio.create_task(self._do(*words))
+        self.begun[name] = self.start(self._do(*words))
         await asyncio.sleep(0)
 
     async def do_end(self, name: str) -> str | None:

@@ -7,11 +7,9 @@ warnings of the log.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import IMAGE_POLICIES, IMAGE_REPOSITORIES
 from rollout_operator.operator.releases import build_caches
 from rollout_operator.releases import registry
@@ -51,12 +49,9 @@ class LookUpStage(stories.Steps):
         self.api = open_api("prod", "others")
         self.client = open_client(self.api)
         self.look_ups = ReleaseLookUps(self, self.client, VirtualClock(), self._wake)
-        self.tasks = TaskStack()
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.tasks:
-            self.tasks.start("look-ups", self.look_ups.controller.run())
-            return await super().play(commands)
+    async def set_up(self) -> None:
+        self.start(self.look_ups.controller.run(), "look-ups")
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         self.news.append(f"read {image}")
@@ -147,7 +142,7 @@ class LookUpStage(stories.Steps):
         clock = VirtualClock()
         caches = build_caches(FedContext(self.client, clock, None, PROD), self.client)
         for kind in caches.list_kinds():
-            self.tasks.start(kind.kind, kind.run(clock))
+            self.start(kind.run(clock), kind.kind)
         await asyncio.sleep(5)
         return ReleaseObserver(
             namespace="prod",

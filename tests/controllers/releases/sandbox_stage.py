@@ -8,7 +8,7 @@ are of the namespace `prod` unless another one stands before. The time is a Frid
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -60,10 +60,10 @@ class SandboxStage(stories.Steps):
         self.shown: dict[str, str] = {}
         self.seen = 0
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with ReleaseSandbox.opened(namespace="prod", faults=self.trouble) as self.world:
-            self.api = self.world.sandbox.api
-            return await super().play(commands)
+    async def set_up(self) -> None:
+        world = ReleaseSandbox.opened(namespace="prod", faults=self.trouble)
+        self.world = await self.stack.enter_async_context(world)
+        self.api = self.world.sandbox.api
 
     def look(self) -> list[str]:
         before, self.shown = self.shown, dict(self._describe())

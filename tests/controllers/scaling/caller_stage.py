@@ -5,7 +5,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 
 from rollout_operator.controllers.scaling import PodCaller
@@ -25,7 +24,6 @@ class CallerStage(stories.Steps):
 
     def __init__(self, lines: list[str]) -> None:
         self.clock = VirtualClock()
-        self.stack = AsyncExitStack()
         self.told: list[str] = []
         self.pods: dict[str, str] = {}
         self.bugs = 0
@@ -34,12 +32,6 @@ class CallerStage(stories.Steps):
             self, now=self.clock.now, late_calls=10 * SECOND,
             on_answers=lambda uid: self.told.append(f"{elapsed() / SECOND:g} heard {uid[-1]}"),
         )  # fmt: skip
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            found = await super().play(commands)
-            self.caller.controller.close()
-        return found
 
     def look(self) -> list[str]:
         told, self.told = self.told, []
@@ -77,6 +69,7 @@ class CallerStage(stories.Steps):
     async def do_work(self) -> None:
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
         tasks.create_task(self.caller.controller.run())
+        self.stack.callback(self.caller.controller.close)
 
     async def do_call(self, letter: str, *words: str) -> None:
         """Call pods of a zone by their ordinals: `stay=01 prepare=43`."""

@@ -15,7 +15,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final, cast
@@ -244,7 +243,6 @@ class ScalingStage(ClientStage):
         self._attend(ScalingClient())
         self.references = References(self.client)
         self.stores = Pods()
-        self.stack = AsyncExitStack()
         self.processes = 0
         self.is_unseen = self.is_living = False
         self.obeys = True
@@ -260,12 +258,6 @@ class ScalingStage(ClientStage):
         self.scaling = ScalingController(self.context, f"{self.processes}")
         self.scaling.references = cast(Any, self.references)
         self.rollout = RolloutController(self.context, Budgets(self.context).arbiter)
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            found = await super().play(commands)
-            self.scaling.close()
-        return found
 
     # What is shown
 
@@ -568,6 +560,7 @@ class ScalingStage(ClientStage):
         tasks = await self.stack.enter_async_context(asyncio.TaskGroup())
         for controller in self.scaling.controllers:
             tasks.create_task(controller.run())
+        self.stack.callback(self.scaling.close)
         self._follow()
 
     async def do_wait(self, seconds: float, how: str = "", step: str = "1") -> None:

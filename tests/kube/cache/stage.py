@@ -202,17 +202,12 @@ class ScriptStage(stories.Steps):
         self.clock = LoopClock()
         self.metrics = Metrics()
         self.seen: dict[str, str] = {}
-        self.tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
         self.oldest = 0.0
+        self.stack.callback(self._check_streams)
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        try:
-            return await super().play(commands)
-        finally:
-            for task in self.tasks:
-                task.cancel()
-            await asyncio.gather(*self.tasks, return_exceptions=True)
-            assert self.api.open_watches == 0, "a stream was left open"
+    def _check_streams(self) -> None:
+        assert self.api.open_watches == 0, "a stream was left open"
 
     # What is shown
 
@@ -345,12 +340,13 @@ class ScriptStage(stories.Steps):
         for _ in range(int(count)):
             await asyncio.sleep(0)
 
-    def start(self, work: Any, name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def start(self, work: Any, name: str | None = None) -> asyncio.Task[Any]:
+        task = super().start(work, name)
         task.add_done_callback(self._end)
         self.tasks.append(task)
+        return task
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _end(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()):
             self.tell(f"ended with {type(error).__name__}")
 

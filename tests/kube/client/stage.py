@@ -8,8 +8,8 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -186,16 +186,13 @@ class CallStage(stories.Steps):
 
     def __init__(self, tmp_path: Path, lines: list[str]) -> None:
         self.folder, self.lines = tmp_path, lines
-        self.stack = AsyncExitStack()
         self.released = asyncio.Event()
         self.how: dict[str, Any] = {}
         self.shown = 0
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            self.server = await self.stack.enter_async_context(FakeApi())
-            self.stack.callback(self.released.set)
-            return await super().play(commands)
+    async def set_up(self) -> None:
+        self.server = await self.stack.enter_async_context(FakeApi())
+        self.stack.callback(self.released.set)
 
     def _client(self) -> Client:
         timeouts = self.how.get("timeouts", DEFAULT_TIMEOUTS)

@@ -5,7 +5,7 @@ Callers are shown with the second in which they got their token: `delete/DELETE`
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from datetime import timedelta
 from itertools import groupby
 from typing import Final
@@ -29,11 +29,7 @@ class LimitStage(stories.Steps):
         self.limits = RateLimiter(1, 1)
         self.served: list[tuple[float, str]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        await self.do_end()
-        return found
+        self.stack.push_async_callback(self.do_end)
 
     def look(self) -> list[str]:
         served, self.served = self.served, []

@@ -3,8 +3,8 @@
 import base64
 import re
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -50,13 +50,8 @@ class ConnectStage(stories.Steps):
         self.environ: dict[str, str] = {}
         self.url = ""
         self.shown = 0
-        self.stack = AsyncExitStack()
         for name, text in (("token", b"projected\n"), ("ca.crt", self.pki.ca.read_bytes())):
             (tmp_path / name).write_bytes(text)
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            return await super().play(commands)
 
     async def do_serve(self, how: str, *answers: str) -> None:
         """Serve in the `clear`, by the certificate of an authority, or to known `clients`."""

@@ -10,7 +10,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -91,6 +91,8 @@ class ReferenceStage(stories.Steps):
         self.since = 0
         self.task: asyncio.Task[None] | None = None
         self._follow(5)
+        # What was on its way to the API server arrives.
+        self.stack.push_async_callback(asyncio.sleep, 60)
 
     def _follow(self, interval: float) -> None:
         client = SimulatedClient(self.api, self.link, name="mirroring", limits=RateLimiter(0, 0))
@@ -99,15 +101,6 @@ class ReferenceStage(stories.Steps):
             clock=VirtualClock(), rng=random.Random(3).random,
         )  # fmt: skip
         self.references.on_change(lambda group: self.told.append(f"told {group}"))
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        try:
-            return await super().play(commands)
-        finally:
-            if self.task is not None:
-                self.task.cancel()
-                await asyncio.gather(self.task, return_exceptions=True)
-            await asyncio.sleep(60)  # what was on its way to the API server arrives
 
     async def do_every(self, seconds: str) -> None:
         """Begin with another interval."""
@@ -161,8 +154,7 @@ class ReferenceStage(stories.Steps):
 
     async def do_want(self, group: str, *names: str) -> None:
         """Have a group want these; `demo*20` are twenty."""
-        if self.task is None:
-            self.task = asyncio.create_task(self.references.run(), name="references")
+        self.task = self.task or self.start(self.references.run(), "references")
         wanted = [read_reference(one) for name in names for one in _spread(name)]
         self.references.want(GroupName(group), wanted)
 

@@ -6,7 +6,6 @@ was missed; what follows shows more of the same reading.
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -131,7 +130,7 @@ class ExamineStage(Steps):
         self.found: Installation | None = None
         self.ca = Legacy().data()
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
+    async def set_up(self) -> None:
         self._put("namespaces", {"metadata": {"name": NAMESPACE}})
         await self.do_operator("-server-tls.enabled=true")
         for name in ("zone-a", "zone-b"):
@@ -141,7 +140,6 @@ class ExamineStage(Steps):
                 "spec": {"containers": []},
             }
             self._put("statefulsets", zone)
-        return await super().play(commands)
 
     # What there is
 

@@ -6,7 +6,7 @@ An answer is shown by its status, kind and first line; `raw` ones by their statu
 import asyncio
 import re
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import nullcontext
 from typing import Final
 from urllib.parse import urljoin
 
@@ -38,13 +38,10 @@ class AdminStage(Steps):
 
     def __init__(self, lines: list[str]) -> None:
         self.log = lines
-        self.stack = AsyncExitStack()
         self.parts: dict[str, str] = {}
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            await self._begin(RULES)
-            return await super().play(commands)
+    async def set_up(self) -> None:
+        await self._begin(RULES)
 
     async def _begin(self, rules: ClusterRules) -> None:
         await self.stack.aclose()

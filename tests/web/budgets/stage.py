@@ -80,15 +80,6 @@ class BudgetStage(ClientStage):
         self.replicas[name] = FedProcess(self.client, name, None, qps)
         self.replicas[name].feed_budgets(self.budgets.values())
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        try:
-            return await super().play(commands)
-        finally:
-            left = [*self.tasks, *self.begun.values()]
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
     # What is shown
 
     def look(self) -> list[str]:
@@ -178,7 +169,7 @@ class BudgetStage(ClientStage):
 
     async def do_releases(self) -> None:
         """Have what is abandoned be released in the background."""
-        self.tasks.add(asyncio.create_task(self.process.budgets.arbiter.run()))
+        self.tasks.add(self.start(self.process.budgets.arbiter.run()))
         await asyncio.sleep(0)
 
     async def do_end_releases(self) -> None:

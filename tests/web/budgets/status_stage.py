@@ -53,10 +53,9 @@ class StatusStage(BudgetStage):
     client: _Kind
     make_client = _Kind
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
+    async def set_up(self) -> None:
         await self.do_budget("ingester", "none")
         await self.do_room("a")
-        return await super().play(commands)
 
     def _start(self, name: str) -> None:
         super()._start(name)

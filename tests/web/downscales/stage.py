@@ -11,7 +11,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import groupby
 from typing import Final
@@ -136,7 +135,6 @@ class DownscaleStage(ClientStage):
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
         self.lines = lines
-        self.stack = AsyncExitStack()
         self.is_seen = self.is_running = False
         self._build()
 
@@ -165,10 +163,6 @@ class DownscaleStage(ClientStage):
         name = f"process-{self.starts}"
         self.process = FedProcess(self.client, name, self.pods, *self.flags)
         self.controller = self.process.reviews.downscales
-
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            return await super().play(commands)
 
     # What is shown
 

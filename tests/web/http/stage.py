@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, Final
 
@@ -58,18 +57,11 @@ class WireStage(Steps):
 
     def __init__(self, lines: list[str]) -> None:
         self.log = lines
-        self.stack = AsyncExitStack()
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.asked: list[str] = []
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            await self.do_server()
-            found = await super().play(commands)
-            for task in self.tasks.values():
-                task.cancel()
-            await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-            return found
+    async def set_up(self) -> None:
+        await self.do_server()
 
     async def do_server(self, *words: str) -> None:
         """Begin anew with `timeout=100ms`, `connections=4`, limits such as `idle=50ms`, ..."""
@@ -239,7 +231,7 @@ class WireStage(Steps):
     # The server
 
     async def do_drain(self, span: str = "10s") -> None:
-        self.tasks["drain"] = asyncio.create_task(self.served.server.drain(_span(span)))
+        self.tasks["drain"] = self.start(self.served.server.drain(_span(span)))
         await asyncio.sleep(0)
 
     async def do_drained(self) -> None:

@@ -8,7 +8,6 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final
@@ -79,7 +78,6 @@ class PeerStage(Steps):
 
     def __init__(self, lines: list[str]) -> None:
         self.log = lines
-        self.stack = AsyncExitStack()
         self.clock, self.hook, self.own_hook = LoopClock(), ScriptedHook(), ScriptedHook()
         self.is_leading, self.follows, self.assess = True, True, False
         self.unknown: set[str] = set()
@@ -90,10 +88,8 @@ class PeerStage(Steps):
         self.requested = 0
         self.lease: Lease | None = None
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        async with self.stack:
-            await self.do_replicas("ours", "ours")
-            return await super().play(commands)
+    async def set_up(self) -> None:
+        await self.do_replicas("ours", "ours")
 
     async def do_replicas(self, leading: str, following: str) -> None:
         """Have both begin anew with these certificates."""
