@@ -1,6 +1,6 @@
 """Both servers, each on a free port, for the tests that change nothing about them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -11,6 +11,13 @@ from tests.web.served import ServedAdmin, ServedWebhooks, serving, serving_admin
 async def admin() -> AsyncIterator[ServedAdmin]:
     async with serving_admin() as admin:
         yield admin
+
+
+@pytest.fixture
+def no_stack_trace(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """See that no stack trace was logged beside our own lines."""
+    yield
+    assert [one for one in caplog.get_records("call") if one.levelname == "ERROR"] == []
 
 
 @pytest.fixture

@@ -1,17 +1,10 @@
 """The admin server on real sockets: texts of commands beside this file."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.web.admin.stage import AdminStage
 
+pytestmark = pytest.mark.usefixtures("no_stack_trace")
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-async def test_story(
-    story: Story, golden: Golden, lines: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    story.check(await AdminStage(lines).play(story.commands), golden)
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+test_story = check_stories(__file__, clusters=AdminStage, pages=AdminStage)

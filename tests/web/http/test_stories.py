@@ -1,6 +1,5 @@
 """The webhook server on real sockets: texts of commands beside this file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,31 +8,16 @@ from opentelemetry.trace import format_trace_id
 
 from tests.goldens import Golden
 from tests.recorded_spans import recorded
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_stories, read_stories
 from tests.web.http.stage import WireStage
 from tests.web.served import ServedWebhooks, body_of, post
 
-HERE = Path(__file__).parent
-STORIES = read_stories(HERE / "bodies.txt", HERE / "webhooks.txt")
-CONNECTIONS = read_stories(HERE / "listener.txt")
+pytestmark = pytest.mark.usefixtures("no_stack_trace")
 
+CONNECTIONS = read_stories(Path(__file__).with_name("listener.txt"))
 
-@pytest.fixture
-def stage(lines: list[str], caplog: pytest.LogCaptureFixture) -> Iterator[WireStage]:
-    """Yield a server, and see that no stack trace was logged beside our own lines."""
-    yield WireStage(lines)
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-@pytest.mark.parametrize("story", STORIES)
-async def test_story(story: Story, golden: Golden, stage: WireStage) -> None:
-    story.check(await stage.play(story.commands), golden)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("story", CONNECTIONS)
-async def test_story_of_connections(story: Story, golden: Golden, stage: WireStage) -> None:
-    story.check(await stage.play(story.commands), golden)
+test_story = check_stories(__file__, bodies=WireStage, webhooks=WireStage)
+test_story_of_connections = pytest.mark.thorough(check_stories(__file__, listener=WireStage))
 
 
 @pytest.mark.parametrize("story", [one for one in CONNECTIONS if "uvloop" in str(one.id)])
