@@ -26,15 +26,12 @@ from tests.controllers.fake_client import FakeClient
 from tests.goldens import Golden
 from tests.stories import Steps, Story, read_stories
 
-Captured = pytest.CaptureFixture[str]
-
 CRDS: Final = ROOT / "manifests" / "crds"
 KIND: Final = (
     "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}"
 )
 NAMESPACE: Final = "prod"
 NAME: Final = "no-downscale-prod"
-DELETED: Final = f"ValidatingWebhookConfiguration {NAME}: deleted\n"
 ERRORS: Final[dict[str, type[ApiError]]] = {
     error.__name__: error for error in (Conflict, Denied, NotFound, UnknownOutcome)
 }

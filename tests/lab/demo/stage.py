@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from rollout_lab.demo.command import play
 from rollout_lab.demo.flags import DemoSettings, read_settings
@@ -18,7 +18,6 @@ from rollout_operator.planning.text import Line, render_line
 from tests.judge.stage import HistoryBuilder, play_records
 from tests.stories import Stage
 
-Json = Any
 # What is recorded begins at the same time always.
 SMALL: Final = DemoSettings(zones=3, pods=2, record="story")
 # Why a pod goes and which pods wait, is in the codes.
