@@ -25,9 +25,8 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.names import ConfigError
 from tests.cli.kubeconfig import write_kubeconfig
 from tests.cli.test_admin import CRDS, configuration
-from tests.goldens import Golden
 from tests.kube.fake_api import Answer, FakeApi, refuse, reply
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories, check_tables
 
 HERE: Final = Path(__file__).parent
 HOOK: Final = "no-downscale-prod"
@@ -52,10 +51,7 @@ ANSWERS: Final[dict[str, Answer]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "access.txt"))
-def test_place(
-    story: Story, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def show_place(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in ("flag", "config", "home/.kube/config"):
         write_kubeconfig(tmp_path / name)
     write_kubeconfig(tmp_path / "plain", "10.0.0.1:6443")
@@ -66,7 +62,7 @@ def test_place(
     def forbid(path: Path, **options: bool) -> None:
         raise PermissionError(EACCES, "Permission denied", f"{path}")
 
-    words = story.commands[0].replace("AT", f"{tmp_path}").split()
+    words = case.replace("AT", f"{tmp_path}").split()
     environ = dict(word.split("=") for word in words if word[0].isupper() and "=" in word)
     flags = [word for word in words if not word[0].isupper()]
     with monkeypatch.context() as patches:
@@ -80,18 +76,27 @@ def test_place(
         else:
             files = access.kubeconfig.files if access.kubeconfig else [access.service_account]
             found = f"{access.namespace} by {' '.join(map(str, files))}"
-    story.check(found.replace(f"{tmp_path}", "AT"), golden)
+    return found.replace(f"{tmp_path}", "AT")
+
+
+test_place = check_tables(__file__, access=show_place)
 
 
 class ServedStage(Steps):
     """A person who types commands beside an API server whose answers are scripted."""
 
-    def __init__(self, server: FakeApi, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.server, self.capsys = server, capsys
-        self.file = write_kubeconfig(folder / "config", server.url)
+    def __init__(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.folder, self.capsys, self.patches = tmp_path, capsys, monkeypatch
         self.out = ""
         self.namespace = "404"
+
+    async def set_up(self) -> None:
+        self.server = server = await self.stack.enter_async_context(FakeApi())
         server.on("GET", PATHS["namespace"], lambda request: ANSWERS[self.namespace](request))
+        self.file = write_kubeconfig(self.folder / "config", server.url)
+        self.patches.setenv("KUBECONFIG", f"{self.file}")
 
     def find_command(self, word: str, rest: Sequence[str]) -> Any:
         return self._type if word == "$" else super().find_command(word, rest)
@@ -159,18 +164,7 @@ class ServedStage(Steps):
         )
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "served.txt"))
-async def test_story(
-    story: Story,
-    golden: Golden,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with FakeApi() as server:
-        stage = ServedStage(server, tmp_path, capsys)
-        monkeypatch.setenv("KUBECONFIG", f"{stage.file}")
-        story.check(await stage.play(story.commands), golden)
+test_story = check_stories(__file__, served=ServedStage)
 
 
 async def test_the_server_of_the_file_is_called(tmp_path: Path) -> None:

@@ -23,8 +23,7 @@ from rollout_operator.model.names import (
 )
 from tests.code_rules import ROOT
 from tests.controllers.fake_client import FakeClient
-from tests.goldens import Golden
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories
 
 CRDS: Final = ROOT / "manifests" / "crds"
 KIND: Final = (
@@ -110,9 +109,7 @@ class UninstallStage(Steps):
         return f"{sum(call.startswith('delete') for call in self.cluster.calls)} deletes"
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("admin.txt")))
-async def test_uninstall(story: Story, golden: Golden) -> None:
-    story.check(await UninstallStage().play(story.commands), golden)
+test_uninstall = check_stories(__file__, admin=UninstallStage)
 
 
 def list_names(definitions: list[JsonObject]) -> list[str]:

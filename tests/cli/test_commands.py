@@ -1,32 +1,17 @@
 """`status`, `explain` and `wait`, as a person types them: texts beside this file."""
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
 from rollout_operator.cli.wait import await_release
 from rollout_operator.model.description import ReleasePhase
 from tests.cli.command_stage import CommandStage
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import release
 
-HERE = Path(__file__).parent
-
-
-@pytest.mark.parametrize("story", read_stories(HERE / "wait.txt", HERE / "explain.txt"))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    await play(story, golden)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("story", read_stories(HERE / "wait_long.txt"))
-@in_virtual_time
-async def test_long_story(story: Story, golden: Golden) -> None:
-    await play(story, golden)
+test_story = in_virtual_time(check_stories(__file__, wait=CommandStage, explain=CommandStage))
+test_long_story = pytest.mark.slow(in_virtual_time(check_stories(__file__, wait_long=CommandStage)))
 
 
 def test_what_is_requested_of_a_rollout_counts_before_it_has_had_an_effect() -> None:
@@ -36,7 +21,3 @@ def test_what_is_requested_of_a_rollout_counts_before_it_has_had_an_effect() -> 
     spare = replace(through, requests=("rollout.kuberik.com/unblock-failed: true",))
     reached = [await_release(one).is_reached for one in (through, retried, forced, spare)]
     assert reached == [True, False, False, True]
-
-
-async def play(story: Story, golden: Golden) -> None:
-    story.check(await CommandStage().play(story.commands), golden)

@@ -16,7 +16,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.names import ConfigError, OperatorError
 from tests.cli.kubeconfig import write_kubeconfig
 from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_tables, read_stories
 
 HERE = Path(__file__).parent
 SECRET = "hunter2"
@@ -29,19 +29,16 @@ def show(output: str) -> str:
     return f"{first} ... {rest[-1]}" if rest else first
 
 
-@pytest.mark.parametrize("story", read_stories(HERE / "lines.txt"))
-def test_line(
-    story: Story,
-    golden: Golden,
+def show_line(
+    command: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each with a kubeconfig whose server refuses connections: none of them gets so far."""
+) -> str:
+    """Type it with a kubeconfig whose server refuses connections: none of them gets so far."""
     monkeypatch.setenv(
         "KUBECONFIG", str(write_kubeconfig(tmp_path / "config", "https://127.0.0.1:1"))
     )
-    [command] = story.commands
     is_installed = not command.startswith("LAB=no ")
     if not is_installed:
         # What is imported stays so.
@@ -55,7 +52,10 @@ def test_line(
     parts = [f"{code}", *(f"{name} {show(text)}" for name, text in outputs.items() if text)]
     if not is_installed:
         parts += [f"names {name}" for name in ("demo", "simulate") if f" {name} " in shown.out]
-    story.check("; ".join(parts), golden)
+    return "; ".join(parts)
+
+
+test_line = check_tables(__file__, lines=show_line)
 
 
 def decode(text: str) -> str:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -30,9 +29,8 @@ from rollout_operator.config.grammar import (
 )
 from rollout_operator.model.names import ConfigError
 from tests.examples import repeatable
-from tests.goldens import Golden
 from tests.model.cases import call, show
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
 
@@ -135,10 +133,9 @@ FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(*Path(__file__).parent.glob("*.txt")))
-def test_case(story: Story, golden: Golden) -> None:
-    [command] = story.commands
-    story.check(call(FUNCTIONS, command), golden)
+test_case = check_tables(
+    __file__, **dict.fromkeys(("arguments", "environment", "flags"), partial(call, FUNCTIONS))
+)
 
 
 def test_a_flag_is_given_or_at_its_default() -> None:

@@ -1,15 +1,12 @@
 """The harness itself: what it takes for equal, what it records, and that it breaks nothing off."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from tests.contract.plays import list_sequences
 from tests.contract.recorded import HOW, Recording, list_outdated, name_problem
 from tests.contract.transcript import Transcript
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.world.assets import VERSION
 
 UID, OTHER = (f"{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
@@ -25,13 +22,15 @@ def _render(bodies: str, *, has_texts: bool = True) -> list[str]:
     return transcript.render(has_texts=has_texts)
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "harness.txt"))
-def test_what_is_equal(story: Story, golden: Golden) -> None:
-    """Messages alone may be left out on demand."""
-    one, other = story.commands[0].split(" ~ ")
+def compare(case: str) -> str:
+    """Compare two transcripts; messages alone may be left out on demand."""
+    one, other = case.split(" ~ ")
     is_equal = _render(one) == _render(other)
     is_same = _render(one, has_texts=False) == _render(other, has_texts=False)
-    story.check("equal" if is_equal else "equal but for texts" if is_same else "not equal", golden)
+    return "equal" if is_equal else "equal but for texts" if is_same else "not equal"
+
+
+test_what_is_equal = check_tables(__file__, harness=compare)
 
 
 def test_sequences_have_names_of_their_own() -> None:

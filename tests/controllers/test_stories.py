@@ -5,8 +5,7 @@ the last pod, look-ups in registries; policies and releases in a simulated clust
 by call, and replicas from annotations to writes and calls.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -20,46 +19,29 @@ from tests.controllers.rollout.stage import RolloutStage
 from tests.controllers.scaling.caller_stage import CallerStage
 from tests.controllers.scaling.stage import ScalingStage
 from tests.controllers.work_stage import WorkStage
-from tests.goldens import Golden
-from tests.stories import Stage, Story, read_stories
+from tests.stories import Stage, check_stories
 from tests.virtual_time import in_virtual_time
 
-HERE: Final = Path(__file__).parent
-# By text, or by folder.
-STAGES: Final[Mapping[str, Callable[[list[str]], Stage]]] = {
-    "reads": lambda lines: ReadStage(),
-    "work": WorkStage,
-    "rollout": RolloutStage,
-    "releases": lambda lines: PassStage(),
-    "sources": LookUpStage,
-    "policies": PolicyStage,
-    "sandbox": lambda lines: SandboxStage(),
-    "calls": CallerStage,
-    "scaling": ScalingStage,
-}
+ROLLOUTS: Final = ["budgets", "executor", "others", "reconcile"]
+POLICIES: Final = ["edits", "rollouts", "safety", "zones"]
+SCALINGS: Final = ["delays", "marks", "writes", "zones"]
+RELEASES: Final = ["checks", "holds", "schedules"]
 
 
-def _list_texts(*patterns: str) -> list[Path]:
-    return [path for pattern in patterns for path in HERE.glob(pattern)]
+def check(folder: str, **stages: Callable[..., Stage]) -> Callable[..., None]:
+    return in_virtual_time(check_stories(__file__, folder, **stages))
 
 
-@pytest.mark.parametrize(
-    "story", read_stories(*_list_texts("*.txt", "r*/*.txt", "releases/sources/*.txt"))
+test_work = check(".", reads=ReadStage, work=WorkStage)
+test_rollout = check("rollout", **dict.fromkeys(ROLLOUTS, RolloutStage))
+test_release = check("releases", passes=PassStage, problems=PassStage)
+test_look_up = check("releases/sources", look_ups=LookUpStage)
+
+# In a simulated cluster.
+test_policy = pytest.mark.thorough(check("policies", **dict.fromkeys(POLICIES, PolicyStage)))
+test_scaling = pytest.mark.thorough(
+    check("scaling", calls=CallerStage, **dict.fromkeys(SCALINGS, ScalingStage))
 )
-@in_virtual_time
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    await _play(story, golden, lines)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "story", read_stories(*_list_texts("policies/*.txt", "scaling/*.txt", "releases/sandbox/*.txt"))
+test_releases = pytest.mark.thorough(
+    check("releases/sandbox", **dict.fromkeys(RELEASES, SandboxStage))
 )
-@in_virtual_time
-async def test_story_of_a_cluster(story: Story, golden: Golden, lines: list[str]) -> None:
-    await _play(story, golden, lines)
-
-
-async def _play(story: Story, golden: Golden, lines: list[str]) -> None:
-    make = STAGES.get(story.path.stem) or STAGES[story.path.parent.name]
-    story.check(await make(lines).play(story.commands), golden)

@@ -21,9 +21,8 @@ from rollout_operator.releases.planning.health_checks import (
 )
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.flux.record import GENERATION, TIME, normalise, read_record
-from tests.goldens import Golden
 from tests.lab.releasing import create_release, create_zones
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.virtual_time import in_virtual_time
 from tests.world.api import Json
 from tests.world.flux import (
@@ -78,10 +77,9 @@ def test_all_moments_are_judged() -> None:
     assert {*recorded()["moments"]} <= {*judged}
 
 
-@pytest.mark.parametrize("story", read_stories(MOMENTS))
-def test_what_a_moment_means(story: Story, golden: Golden) -> None:
-    """What a bake waits for, and the health of the Kustomization within the grace and after it."""
-    moment, _, tag = story.commands[0].rpartition(", ")
+def show_moment(case: str) -> str:
+    """Return what a bake waits for, and the Kustomization's health within the grace and after."""
+    moment, _, tag = case.rpartition(", ")
     tree = read(moment, "Kustomization")
     objects = (
         decode_oci_repository(msgspec.json.encode(read(moment, "OCIRepository"))),
@@ -98,7 +96,10 @@ def test_what_a_moment_means(story: Story, golden: Golden) -> None:
         assert verdict is not None
         health.append(verdict.status)
     found = [" then ".join(dict.fromkeys(health)), *(text[:99] for text in waits.values())]
-    story.check("\n".join(found), golden)
+    return "\n".join(found)
+
+
+test_what_a_moment_means = check_tables(__file__, moments=show_moment)
 
 
 def test_each_failure_of_flux_counts() -> None:

@@ -1,7 +1,6 @@
 """The simulated API server: what it does not model it says; all else the contract compares."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from rollout_lab.apiserver.api import SimulatedApi
@@ -13,8 +12,7 @@ from tests.contract.plays import Needs, Play, Sequence, list_sequences
 from tests.contract.sides import Hook, Verdict
 from tests.contract.simulated import SandboxSide, play_simulated
 from tests.contract.world import World
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 list_sequences()  # or modules would be imported in a circle
 from tests.contract.sequences.texts import tell  # noqa: E402
@@ -30,11 +28,13 @@ def play(act: Play) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "not_modelled.txt"))
-def test_what_is_not_modelled_is_said(story: Story, golden: Golden) -> None:
+def show_gap(calls: str) -> str:
     with pytest.raises(NotModelled) as said:
-        play(tell(["make pod p", "make sts a", *story.commands[0].split("; ")]))
-    story.check(str(said.value).replace("contract-sandbox", "NAMESPACE"), golden)
+        play(tell(["make pod p", "make sts a", *calls.split("; ")]))
+    return str(said.value).replace("contract-sandbox", "NAMESPACE")
+
+
+test_what_is_not_modelled_is_said = check_tables(__file__, not_modelled=show_gap)
 
 
 def test_a_busy_rival_starves_a_patch_until_the_server_gives_it_up() -> None:

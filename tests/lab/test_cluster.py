@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -23,8 +22,7 @@ from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.model.names import REVISION_LABEL
-from tests.goldens import Golden
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories
 from tests.telemetry.test_families import counted_calls
 from tests.virtual_time import EPOCH, elapsed, in_virtual_time
 
@@ -46,6 +44,7 @@ class ClusterStage(Steps):
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, about: self.errors.append(about))
         self.uids: dict[str, str] = {}
+        self.stack.callback(self.end)
         self.begin(seed)
 
     def begin(self, seed: int) -> None:
@@ -251,13 +250,7 @@ def name_container_state(pod: JsonObject) -> str:
     return next(iter(child(container_of(pod), "state")), "")
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "cluster.txt"))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden) -> None:
-    stage = ClusterStage()
-    found = await stage.play(story.commands)
-    stage.end()
-    story.check(found, golden)
+test_story = in_virtual_time(check_stories(__file__, cluster=ClusterStage))
 
 
 async def begin(stage: ClusterStage) -> None:

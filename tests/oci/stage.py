@@ -80,13 +80,18 @@ class AheadClock:
 
 
 class RegistryStage(stories.Steps):
-    def __init__(self, registry: FakeRegistry, store: FakeRegistry, lines: list[str]) -> None:
-        self.registry, self.store, self.lines = registry, store, lines
+    def __init__(self, lines: list[str]) -> None:
+        self.registry, self.store, self.lines = FakeRegistry(), FakeRegistry(), lines
         self.clock = AheadClock()
         self.reader = open_reader(clock=self.clock)
         self.digests = dict(ZEROS)
         self.form: dict[str, object] = {}
         self.seen = {"": 0, "store ": 0}
+
+    async def set_up(self) -> None:
+        await self.stack.enter_async_context(self.registry)
+        await self.stack.enter_async_context(self.store)
+        self.stack.push_async_callback(lambda: self.reader.exchange.close())
 
     def look(self) -> list[str]:
         found: list[str] = []

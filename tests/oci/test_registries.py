@@ -27,25 +27,18 @@ from rollout_operator.releases.registry import (
     parse_retry_after,
 )
 from tests.examples import repeatable
-from tests.goldens import Golden
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, endless, hang, reply
 from tests.oci.stage import RegistryStage
-from tests.stories import Story, check_tables, read_stories
+from tests.stories import check_stories, check_tables
 
 HERE: Final = Path(__file__).parent
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PATH: Final = f"/v2/{NAME}/manifests/1.0.0"
 
 
-@pytest.mark.parametrize("story", read_stories(*HERE.glob("*.txt")))
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    async with FakeRegistry() as registry, FakeRegistry() as store:
-        stage = RegistryStage(registry, store, lines)
-        try:
-            found = await stage.play(story.commands)
-        finally:
-            await stage.reader.exchange.close()
-    story.check(found, golden)
+test_story = check_stories(
+    __file__, credentials=RegistryStage, hostile=RegistryStage, reads=RegistryStage
+)
 
 
 def secret(auths: Mapping[str, object]) -> Mapping[str, bytes]:

@@ -16,8 +16,7 @@ from rollout_operator.operator.main import choose_identity, listen_also
 from rollout_operator.operator.releases import get_compat
 from rollout_operator.operator.webhooks import make_serving
 from rollout_operator.releases.model.releases import KUBERIK, OURS, ReleaseCompat
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.web.served import serving_admin
 
 # What only releases or health checks need, by the beginnings of names.
@@ -69,9 +68,7 @@ def test_each_process_of_a_machine_has_a_life_of_its_own() -> None:
     assert one.holder != other.holder
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("flags.txt")))
-def test_what_flags_choose(story: Story, golden: Golden) -> None:
-    [words] = story.commands
+def show_choice(words: str) -> str:
     config = read_config(["-kubernetes.namespace=prod", *words.split()])
     rules = get_compat(config.release_compat, config.release_order)
     shown = [
@@ -79,7 +76,10 @@ def test_what_flags_choose(story: Story, golden: Golden) -> None:
         "releases" * config.drives_releases,
         RULES.get(rules, str(rules)),
     ]
-    story.check(", ".join(filter(None, shown)), golden)
+    return ", ".join(filter(None, shown))
+
+
+test_what_flags_choose = check_tables(__file__, flags=show_choice)
 
 
 async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(

@@ -35,7 +35,6 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from tests.code_rules import ROOT
-from tests.goldens import Golden
 from tests.judge.book import read_book
 from tests.judge.budgets import list_grants
 from tests.judge.promises import Promises
@@ -45,7 +44,7 @@ from tests.simulation.__main__ import read_size
 from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome, is_healing, run
 from tests.simulation.scenarios_book import NAMES, get_scenario
-from tests.stories import Story, read_stories
+from tests.stories import Story, check_tables, read_stories
 
 # Longer lists are counted.
 MOST_NAMES = 12
@@ -224,17 +223,19 @@ pytestmark = pytest.mark.thorough
 CALM: Final = Path(__file__).with_name("calm.txt")
 
 
-@pytest.mark.parametrize("story", read_stories(CALM))
-def test_without_faults_it_ends_at_rest_and_clean(story: Story, golden: Golden) -> None:
-    """Played with the first seed from the given one on that heals."""
-    name, seed, *size = story.commands[0].split()
+def show_calm(case: str) -> str:
+    """Play it without faults, with the first seed from the given one on that heals."""
+    name, seed, *size = case.split()
     scenario = get_scenario(name, read_size(size[0]) if size else None)
     outcome = run(scenario, next(filter(is_healing, count(int(seed)))), only=frozenset())
 
     assert outcome.is_healed
     assert outcome.verdict.is_clean, outcome.verdict
     assert not outcome.faults
-    story.check(describe(outcome.history), golden)
+    return describe(outcome.history)
+
+
+test_without_faults_it_ends_at_rest_and_clean = check_tables(__file__, calm=show_calm)
 
 
 def test_each_scenario_is_played() -> None:

@@ -32,11 +32,7 @@ async def test_the_examples_of_kuberik(
             push_image(host, tag, version=f"v{tag}")
         async with World(plane, tmp_path, namespace="flux-system") as world:
             await _apply_examples(world, host)
-            stage = ReleaseStage(world)
-            try:
-                story.check(await stage.play(story.commands), golden)
-            finally:
-                await stage.close()
+            story.check(await ReleaseStage(world).play(story.commands), golden)
             await world.assert_permitted()
 
 

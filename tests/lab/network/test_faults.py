@@ -2,17 +2,15 @@
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from msgspec.structs import fields
 from rollout_lab.model.history import Fault
 from rollout_lab.network.faults import AS_USUAL, CrashPoint, Failure, Occasion, OccasionKind
 
-from tests.goldens import Golden
 from tests.lab.network.stage import ACTOR, read_plan
 from tests.simulation.faults import OF_PODS, FaultRates, RandomFaults, ScriptedFaults
-from tests.stories import Story, read_stories, read_words
+from tests.stories import check_tables, read_words
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -71,11 +69,9 @@ async def test_a_call_fails_only_as_such_calls_do(
     assert seen - {None} == {*possible} - impossible
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "tables" / "planned.txt"))
-@in_virtual_time
-async def test_a_plan_comes_true_once_where_it_fits(story: Story, golden: Golden) -> None:
-    """What comes true is reported in words."""
-    plan, _, occasions = story.commands[0].partition(" > ")
+async def show_planned(case: str) -> str:
+    """Return where a plan comes true, which is reported in words."""
+    plan, _, occasions = case.partition(" > ")
     planned, told = read_plan(*plan.split()), list[Fault]()
     faults = ScriptedFaults([planned], told.append)
     found = []
@@ -95,4 +91,9 @@ async def test_a_plan_comes_true_once_where_it_fits(story: Story, golden: Golden
             found.append(f"{place}: {one.kind}, {one.text}")
             told.clear()
     assert faults.list_waiting() == ()
-    story.check("; ".join(found) or "nothing", golden)
+    return "; ".join(found) or "nothing"
+
+
+test_a_plan_comes_true_once_where_it_fits = in_virtual_time(
+    check_tables(__file__, "tables", planned=show_planned)
+)

@@ -3,10 +3,8 @@
 import asyncio
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from rollout_lab.model.history import History, PodCalled
 from rollout_lab.nodes.behaviour import Behaviour, PodReply, Response
 from rollout_lab.nodes.pods import PodEndpoints
@@ -14,8 +12,7 @@ from rollout_lab.virtual_loop.pace import Timers
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
-from tests.goldens import Golden
-from tests.stories import Steps, Story, read_stories
+from tests.stories import Steps, check_stories
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
 IP: Final = "10.0.0.1"
@@ -27,6 +24,7 @@ class PodStage(Steps):
     def __init__(self) -> None:
         self.history = History()
         self.timers = Timers()
+        self.stack.callback(self.timers.stop)
         self.served = PodEndpoints(
             self.history, elapsed=elapsed, now=VirtualClock().now, timers=self.timers
         )
@@ -89,10 +87,4 @@ class PodStage(Steps):
         self.served.enter(IP, pod="a-0", uid=uid, behaviour=Behaviour())
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "pods.txt"))
-@in_virtual_time
-async def test_pods(story: Story, golden: Golden) -> None:
-    stage = PodStage()
-    found = await stage.play(story.commands)
-    stage.timers.stop()
-    story.check(found, golden)
+test_pods = in_virtual_time(check_stories(__file__, pods=PodStage))

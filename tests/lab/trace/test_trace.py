@@ -1,7 +1,6 @@
 """A history as a story that people read, in a text beside this file, and as a hash of its own."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -11,9 +10,8 @@ from rollout_lab.trace.lines import strip_time
 from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
 from rollout_operator.kube.api import PODS
-from tests.goldens import Golden
 from tests.judge.stage import OPERATOR, PERSON, HistoryBuilder, full, play_records, pod_object, s
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 
 HOOK = 'admission webhook "x.example.com" denied the request: '
 
@@ -59,13 +57,13 @@ ROLLOUT = """
 """
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).parent / "trace.txt"))
-def test_what_matters_is_told(story: Story, golden: Golden) -> None:
-    """Each kind of event has its line, and what is no event has none."""
-    [command] = story.commands
-    history = write(f"zones letters=a; {command}")
-    rows = render_story(history, begin=s(1), width=120)
-    story.check("\n".join(line[11:].split(maxsplit=1)[1] for line in rows) or "nothing", golden)
+def tell(records: str) -> str:
+    """Tell a history: each kind of event has its line, and what is no event has none."""
+    rows = render_story(write(f"zones letters=a; {records}"), begin=s(1), width=120)
+    return "\n".join(line[11:].split(maxsplit=1)[1] for line in rows) or "nothing"
+
+
+test_what_matters_is_told = check_tables(__file__, trace=tell)
 
 
 def test_a_story_may_begin_later_and_end_sooner() -> None:

@@ -1,24 +1,27 @@
 """Downscales from the review to the last pod: texts of commands beside this file."""
 
-from pathlib import Path
-from typing import Final
-
 import pytest
 
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_stories
 from tests.virtual_time import in_virtual_time
 from tests.web.downscales.label_stage import LabelStage
 from tests.web.downscales.stage import DownscaleStage
 
 pytestmark = pytest.mark.thorough
 
+OTHERS = [
+    "doubt",
+    "forged",
+    "late",
+    "prepared",
+    "repeated",
+    "rollouts",
+    "shares",
+    "targets",
+    "tracker",
+    "undone",
+]
 
-HERE: Final = Path(__file__).parent
-
-
-@pytest.mark.parametrize("story", read_stories(*{*HERE.glob("*.txt")} - {HERE / "times.txt"}))
-@in_virtual_time
-async def test_story(story: Story, golden: Golden, lines: list[str]) -> None:
-    stage = LabelStage if story.path.stem == "labels" else DownscaleStage
-    story.check(await stage(lines).play(story.commands), golden)
+test_story = in_virtual_time(
+    check_stories(__file__, **dict.fromkeys(OTHERS, DownscaleStage), labels=LabelStage)
+)

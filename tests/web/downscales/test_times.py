@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,8 +14,7 @@ from rollout_operator.model.names import DISRUPTION_RECORD, READY_TIME, InvalidI
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
 from tests.builders import NOW
-from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import check_tables
 from tests.virtual_time import in_virtual_time
 from tests.web.downscales.stage import DownscaleStage, pod
 
@@ -38,11 +36,7 @@ BESIDE: Final = {
 }
 
 
-@pytest.mark.parametrize("story", read_stories(Path(__file__).with_name("times.txt")))
-@in_virtual_time
-async def test_time(story: Story, golden: Golden, lines: list[str]) -> None:
-    [at] = story.commands
-
+async def show_time(at: str, lines: list[str]) -> str:
     async def play(*commands: str) -> str:
         stage = DownscaleStage(lines)
         found = await stage.play([one.replace("{at}", at) for one in commands])
@@ -52,7 +46,10 @@ async def test_time(story: Story, golden: Golden, lines: list[str]) -> None:
     rests = sorted({await play(command) for command in FOUND})
     beside = [f"{name}: {await play(command, '60s')}" for name, command in BESIDE.items()]
     assert not [line for line in lines if "level=error" in line]
-    story.check("; ".join([_read(at), *rests, *beside]), golden)
+    return "; ".join([_read(at), *rests, *beside])
+
+
+test_time = in_virtual_time(check_tables(__file__, times=show_time))
 
 
 def _read(at: str) -> str:
