@@ -7,7 +7,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -48,36 +48,34 @@ class MemoryLimit(msgspec.Struct, frozen=True):
 @contextmanager
 def limit_memory(size: int) -> Iterator[MemoryLimit | None]:
     """Yield a group with a limit, or None where this machine forbids it."""
-    is_v1 = (_GROUPS / "memory").is_dir()
-    folder = (_GROUPS / "memory" if is_v1 else _GROUPS) / f"test-{secrets.token_hex(4)}"
-    limit = folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")
-    try:
-        folder.mkdir()
-        limit.write_text(str(size))
-    except OSError:
-        if folder.is_dir():
-            folder.rmdir()
-        yield None
-        return
-    try:
-        yield MemoryLimit(folder, is_v1)
-    finally:
-        folder.rmdir()
+    is_v1 = _has_v1("memory")
+    name = "memory.limit_in_bytes" if is_v1 else "memory.max"
+    with _limit("memory", name, f"{size}") as folder:
+        yield MemoryLimit(folder, is_v1) if folder else None
 
 
-@contextmanager
-def limit_processor(share: float) -> Iterator[Path | None]:
+def limit_processor(share: float) -> AbstractContextManager[Path | None]:
     """Yield the folder of a group that has this share of one core, or None as above.
 
     In each tenth of a second, as kubelets set it.
     """
-    is_v1 = (_GROUPS / "cpu").is_dir()
-    folder = (_GROUPS / "cpu" if is_v1 else _GROUPS) / f"test-{secrets.token_hex(4)}"
     quota = round(share * 100_000)
+    if _has_v1("cpu"):
+        return _limit("cpu", "cpu.cfs_quota_us", f"{quota}")
+    return _limit("cpu", "cpu.max", f"{quota} 100000")
+
+
+def _has_v1(controller: str) -> bool:
+    return (_GROUPS / controller).is_dir()
+
+
+@contextmanager
+def _limit(controller: str, name: str, value: str) -> Iterator[Path | None]:
+    above = _GROUPS / controller if _has_v1(controller) else _GROUPS
+    folder = above / f"test-{secrets.token_hex(4)}"
     try:
         folder.mkdir()
-        limit = folder / ("cpu.cfs_quota_us" if is_v1 else "cpu.max")
-        limit.write_text(str(quota) if is_v1 else f"{quota} 100000")
+        (folder / name).write_text(value)
     except OSError:
         if folder.is_dir():
             folder.rmdir()
