@@ -66,10 +66,8 @@ def of_health_checks(expression: str) -> bool:
 async def test_dep97_dashboards_and_alerts_find_series(world: World) -> None:
     """DEP-97, DEP-74: after a rollout, an eviction and a downscale; ours and upstream's."""
     stage, start = ReviewStage(world), int(time.time())
-    try:
+    async with stage.stack:
         pages = await play(stage)
-    finally:
-        await stage.close()
     alerts = [drop_comparisons(rule["expr"]) for rule in load_rules()]
     own = [each for each in alerts if not metrics_of(each) & OTHERS]
     assert len(own) == len(alerts) - 2

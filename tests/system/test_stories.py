@@ -3,8 +3,6 @@
 What each decision is, and all that no right, signal or restart has a part in, is told on the lab.
 """
 
-from typing import Final
-
 import pytest
 
 from tests.stories import check_stories
@@ -18,15 +16,7 @@ from tests.system.stage import PlaneStage
 
 pytestmark = pytest.mark.controlplane
 
-REVIEWS: Final = [
-    "budgets",
-    "certificates",
-    "downscales",
-    "events",
-    "judge",
-    "permissions",
-    "scaling",
-]
+REVIEWS = ["budgets", "certificates", "downscales", "events", "judge", "permissions", "scaling"]
 
 test_story = check_stories(
     __file__,

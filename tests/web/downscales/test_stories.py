@@ -1,5 +1,7 @@
 """Downscales from the review to the last pod: texts of commands beside this file."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.stories import check_stories
@@ -9,18 +11,7 @@ from tests.web.downscales.stage import DownscaleStage
 
 pytestmark = pytest.mark.thorough
 
-OTHERS = [
-    "doubt",
-    "forged",
-    "late",
-    "prepared",
-    "repeated",
-    "rollouts",
-    "shares",
-    "targets",
-    "tracker",
-    "undone",
-]
+OTHERS = {one.stem for one in Path(__file__).parent.glob("*.txt")} - {"labels", "times"}
 
 test_story = in_virtual_time(
     check_stories(__file__, **dict.fromkeys(OTHERS, DownscaleStage), labels=LabelStage)
