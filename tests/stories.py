@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _BAR: Final = re.compile(r"(?:^|\s)\|(?:\s|$)")
 _WIDTH: Final = 28
+_TURNS: Final = 30
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -254,6 +255,11 @@ class Stage:
         """Let time pass."""
         await asyncio.sleep(seconds)
         return None
+
+    async def settle(self) -> None:
+        """Let every task run until it waits; no time passes."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def look(self) -> list[str]:
         """Return what has happened since the last command."""

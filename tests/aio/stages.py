@@ -23,7 +23,6 @@ from tests.virtual_time import VirtualClock
 
 THEN: Final = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
 KEEPS: Final = {"dear": keep_if_dear, "second": keep_a_second}
-TURNS: Final = 10
 
 
 class CallerStage(Steps):
@@ -50,7 +49,7 @@ class CallerStage(Steps):
     async def do_cancel(self, *names: str) -> None:
         for name in names:
             self.callers[f"{name}0"].cancel()
-        await settle()
+        await self.settle()
 
 
 def _describe(task: "asyncio.Task[Any]") -> str:
@@ -59,12 +58,6 @@ def _describe(task: "asyncio.Task[Any]") -> str:
     error = task.exception()
     found = type(error).__name__ if error else task.result()
     return found.decode().strip() if isinstance(found, bytes) else f"{found}"
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
 
 
 class QueueStage(CallerStage):
@@ -94,21 +87,18 @@ class QueueStage(CallerStage):
     async def do_take(self, *names: str) -> None:
         for name in names:
             self.begin(name, self.queue.take)
-            await settle()
+            await self.settle()
 
     async def do_done(self, key: str) -> None:
         self.queue.done(key)
-        await settle()
+        await self.settle()
 
     async def do_close(self) -> None:
         self.queue.close()
-        await settle()
+        await self.settle()
 
     async def do_depth(self) -> str:
         return f"depth {self.queue.depth}"
-
-    async def do_wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class PageStage(CallerStage):
@@ -194,13 +184,13 @@ class FlightStage(CallerStage):
             ),
             int(how["times"]),
         )
-        await settle()
+        await self.settle()
 
     async def do_answer(self) -> None:
         for call in self.calls:
             if not call.done():
                 call.set_result(None)
-        await settle()
+        await self.settle()
 
 
 class RewriteStage(Steps):

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final, cast
+from typing import cast
 
 from rollout_lab.schemas.patches import merge
 
@@ -16,8 +16,6 @@ from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.controllers.fed_context import FedContext
 from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ClientStage
-
-TURNS: Final = 30
 
 
 class ReadStage(ClientStage):
@@ -86,9 +84,9 @@ class ReadStage(ClientStage):
 
     async def do_give(self, many: str = "1") -> None:
         for _ in range(int(many)):
-            await self._settle()
+            await self.settle()
             self.turns.release()
-        await self._settle()
+        await self.settle()
 
     async def do_turn(self, seconds: str) -> None:
         """Have each read wait for its turn for so long."""
@@ -126,10 +124,6 @@ class ReadStage(ClientStage):
     async def do_most(self, qps: str) -> str:
         """Show how many groups are read at a time at this rate."""
         return str(choose_most_live_reads(float(qps)))
-
-    async def _settle(self) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
 
 
 def _render(group: Group) -> str:

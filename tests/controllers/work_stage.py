@@ -22,7 +22,6 @@ from tests.virtual_time import VirtualClock
 from tests.web.client_stage import ERRORS
 
 MILLISECOND: Final = timedelta(milliseconds=1)
-TURNS: Final = 10
 SETS: Final[dict[str, StatefulSet | None]] = {
     "nothing": None,
     "ingester": sts("a"),
@@ -149,7 +148,7 @@ class WorkStage(Steps):
             "work", self._reconcile, workers=int(count), backoff=backoff, rng=lambda: 1.0
         )
         self.task = asyncio.create_task(self.controller.run())
-        await self._settle()
+        await self.settle()
 
     async def _reconcile(self, key: str) -> Result:
         assert key not in self.busy, "never two workers on one key"
@@ -172,7 +171,7 @@ class WorkStage(Steps):
     async def do_release(self, *keys: str) -> None:
         for key in keys:
             self.held.pop(key).set()
-        await self._settle()
+        await self.settle()
 
     async def do_bug(self, key: str, times: str, how: str = "") -> None:
         """Have reconciles fail by a bug, or by a cancellation that `leaks`."""
@@ -187,20 +186,16 @@ class WorkStage(Steps):
         """Add keys; show how many workers there are."""
         for key in keys:
             self.controller.add(key)
-        await self._settle()
+        await self.settle()
         count = sum(task.get_name() == "worker" for task in asyncio.all_tasks())
         return f"{self.controller.busy} of {count} busy"
 
     async def do_close(self) -> str:
         """Close the queue; show whether the workers have ended."""
         self.controller.close()
-        await self._settle()
+        await self.settle()
         return "ended" if self.task.done() else f"{self.controller.busy} busy"
 
     async def do_log(self) -> str:
         """Show how many bugs were logged with their traceback."""
         return f"{sum('by a bug' in one and 'in _reconcile' in one for one in self.lines)} bugs"
-
-    async def _settle(self) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)

@@ -16,7 +16,6 @@ from tests.builders import NOW, pod, sts
 from tests.fakes_clock import FakeClock
 from tests.stories import Stage, Steps
 
-TURNS: Final = 20
 ZONE: Final = sts("a", replicas=3)
 WHERE: Final = {"port": 8080, "path": "ingester/prepare", "service": "ingester"}
 BEGINNING: Final = f"Pod zone-a-4: annotation {DOWNSCALE_RECORD}: "
@@ -39,7 +38,7 @@ class LockStage(Steps):
         task = asyncio.create_task(self._visit(name, keys, leave))
         self.stack.push_async_callback(lambda: asyncio.gather(task, return_exceptions=True))
         self.callers[name] = task, leave
-        await self._settle()
+        await self.settle()
 
     async def _visit(self, name: str, keys: tuple[str, ...], leave: asyncio.Event) -> None:
         held = self.locks.hold_all(keys) if len(keys) > 1 else self.locks.hold(keys[0])
@@ -51,15 +50,11 @@ class LockStage(Steps):
 
     async def do_leave(self, name: str) -> None:
         self.callers[name][1].set()
-        await self._settle()
+        await self.settle()
 
     async def do_cancel(self, name: str) -> None:
         self.callers[name][0].cancel()
-        await self._settle()
-
-    async def _settle(self) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await self.settle()
 
 
 class IntentStage(Steps):

@@ -53,11 +53,7 @@ class LimitStage(stories.Steps):
 
     async def _begin(self, name: str, work: Coroutine[object, object, None]) -> None:
         self.tasks[name] = asyncio.ensure_future(work)
-        await self._settle()
-
-    async def _settle(self) -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await self.settle()
 
     async def _take(self, name: str) -> None:
         short, _, priority = name.partition("/")
@@ -73,7 +69,7 @@ class LimitStage(stories.Steps):
     async def do_leave(self, name: str, after: str = "0") -> None:
         """Cancel a caller, at once or just before others run at a second."""
         asyncio.get_running_loop().call_later(float(after), self.tasks[name].cancel)
-        await self._settle()
+        await self.settle()
 
     async def do_take(self, within: str, priority: str = "READ", group: str = APPS) -> str:
         began = elapsed()
@@ -88,7 +84,7 @@ class LimitStage(stories.Steps):
     async def do_begin(self, within: str, priority: str) -> None:
         """Have a caller with a deadline wait; `result` is what came of it."""
         self.late = asyncio.ensure_future(self.do_take(within, priority))
-        await self._settle()
+        await self.settle()
 
     async def do_result(self) -> str:
         return f"{await self.late} until {elapsed().total_seconds():.4g}s"
