@@ -5,7 +5,7 @@ import os
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -277,13 +277,6 @@ class FileStage(Steps):
         self._context: object = None
         self._task: asyncio.Task[None] | None = None
 
-    async def play(self, commands: Sequence[str]) -> list[str]:
-        found = await super().play(commands)
-        if self._task is not None:
-            assert not self._task.done()
-            self._task.cancel()
-        return found
-
     async def do_wait(self, seconds: float) -> None:
         await self._clock.advance(timedelta(seconds=seconds))
 
@@ -309,10 +302,11 @@ class FileStage(Steps):
         return ""
 
     async def do_run(self) -> None:
-        self._task = asyncio.create_task(self._files.run())
+        self._task = self.start(self._files.run())
         await self._clock.settle()
 
     def look(self) -> list[str]:
+        assert self._task is None or not self._task.done()
         lines = [line.replace(str(self._folder), "") for line in self._lines]
         found = [" ".join(re.findall(r'(?:level|file|err)=(?:"[^"]*"|\S+)', one)) for one in lines]
         self._lines.clear()

@@ -31,7 +31,6 @@ class HealthStage(Steps):
         self._said: dict[str, str] = {}
         self._metrics = Metrics()
         self._heart = Heartbeat(self._clock, self._metrics)
-        self._task: asyncio.Task[None] | None = None
 
     async def do_wait(self, seconds: float) -> None:
         await self._clock.advance(timedelta(seconds=seconds))
@@ -81,9 +80,8 @@ class HealthStage(Steps):
 
     async def do_end(self) -> None:
         """Let it beat no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
     async def do_stall(self, *seconds: str) -> None:
         """Let time pass in which no task runs; each time the next beat comes late."""
