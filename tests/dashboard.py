@@ -102,13 +102,7 @@ def _list_panels() -> Iterator[dict[str, Any]]:
     numbers, y = count(1), 0
     for title, row in load_rows().items():
         place = {"h": 1, "w": WIDTH, "x": 0, "y": y}
-        yield {
-            "id": next(numbers),
-            "type": "row",
-            "title": title,
-            "gridPos": place,
-            "panels": [],
-        }
+        yield {"id": next(numbers), "type": "row", "title": title, "gridPos": place, "panels": []}
         x, y = 0, y + 1
         for panel in row:
             if x + panel.width > WIDTH:

@@ -18,10 +18,7 @@ _USUAL: Final = {
     "managed-by": "Helm",
 }
 _VERSIONS: Final = {"version", "helm.sh/chart"}
-_SHORT: Final = {
-    "spec.template.spec.containers.0": "container",
-    "spec.template.spec": "pod",
-}
+_SHORT: Final = {"spec.template.spec.containers.0": "container", "spec.template.spec": "pod"}
 _NOTHING: Final = object()
 
 

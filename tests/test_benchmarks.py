@@ -31,10 +31,7 @@ ALL: Final[Mapping[str, tuple[str, tuple[pytest.MarkDecorator, ...]]]] = {
         " webhooks_writes_per_minute==0 webhooks_watches_per_minute>0",
         (),
     ),
-    "releases": (
-        "known==3 writes==0 look_ups==0 memory_ratio>0 cpu_ratio>0",
-        (SLOW,),
-    ),
+    "releases": ("known==3 writes==0 look_ups==0 memory_ratio>0 cpu_ratio>0", (SLOW,)),
     "reviews": (
         "object_right==1 object_paced_right==1 object_paced_api_reads==0 scale_right==1"
         " scale_paced_right==1 scale_paced_api_reads==0",

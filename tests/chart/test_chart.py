@@ -127,10 +127,7 @@ def test_hooks_run_commands_that_there_are_and_leave_nothing() -> None:
     for one in runs:
         assert get_command(one["spec"].get("template", one)["spec"]["containers"][0]["args"][0])
     left = {one["kind"].lower() for one in hooks} - {"job", "pod"}
-    labels = (
-        "app.kubernetes.io/part-of=rollout-operator",
-        "app.kubernetes.io/component=hooks",
-    )
+    labels = ("app.kubernetes.io/part-of=rollout-operator", "app.kubernetes.io/component=hooks")
     (command,) = re.findall(rf"kubectl delete (\S+) --selector {','.join(labels)}", SECURITY)
     assert {*command.split(",")} == left
     # By these the Service, and SECURITY.md, find pods.

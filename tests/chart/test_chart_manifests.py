@@ -71,9 +71,7 @@ ALL: Final = (
     *(NETWORK, CERTIFICATES, "releases", "releases-registries", "releases-inventory"),
     *("releases-cluster", "health-checks", "health-checks-webhook"),
 )
-PLAIN: Final[Values] = {
-    "webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False},
-}
+PLAIN: Final[Values] = {"webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False}}
 SETUPS: Final = {
     "the base": ((), BARE),
     "webhooks as they are": ((WEBHOOKS, SCALING, MIRRORING), PLAIN),

@@ -35,12 +35,7 @@ DROPPED_POD_STATUS: Final = ("qosClass",)
 DROPPED_WARNING: Final = "unknown field "
 # Sequences whose refusals are worded by Go's decoders, with Go's names of types: codes and reasons
 # are compared, the words are not.
-TEXTS_OF_GO: Final = frozenset(
-    {
-        "clients/a_token_that_is_none",
-        "lists/a_token_that_is_none",
-    }
-)
+TEXTS_OF_GO: Final = frozenset({"clients/a_token_that_is_none", "lists/a_token_that_is_none"})
 Json = Any
 
 

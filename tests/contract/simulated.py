@@ -126,12 +126,7 @@ async def _play(played: Sequence, rng: random.Random, pace: StepTimes) -> list[s
     made = await api.call(ApiRequest(verb="create", resource=NAMESPACES, body=body))
     assert made.is_ok, made.message
     cluster = Cluster(
-        api,
-        rng=rng,
-        elapsed=elapsed,
-        choose=SIMULATED_CHOICE,
-        pace=pace,
-        completes_on_delete=True,
+        api, rng=rng, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace, completes_on_delete=True
     )
     if played.needs is Needs.CONTROLLERS:
         cluster.start()

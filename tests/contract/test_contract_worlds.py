@@ -26,10 +26,7 @@ LAGGING = StepTimes(
 @pytest.mark.parametrize("sequence", ALL, ids=str)
 def test_both_worlds_answer_alike(sequence: Sequence) -> None:
     """Whatever chance and the pace of controllers do: nothing in an answer comes from them."""
-    for simulated in (
-        play_simulated(sequence),
-        play_simulated(sequence, seed=1, pace=LAGGING),
-    ):
+    for simulated in (play_simulated(sequence), play_simulated(sequence, seed=1, pace=LAGGING)):
         if isinstance(simulated, Exception):
             raise simulated
         if problem := name_problem(str(sequence), simulated, RECORDING, "sandbox"):

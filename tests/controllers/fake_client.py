@@ -147,12 +147,7 @@ class FakeClient:
         await self.turn(f"patch {resource.plural}")
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        **_: object,
+        self, resource: Resource, namespace: str, name: str, subresource: str = "", **_: object
     ) -> bytes:
         assert not subresource, "this client knows of none"
         await self._record(f"get {resource.plural}/{name}")

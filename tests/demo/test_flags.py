@@ -12,11 +12,7 @@ def test_flags_are_taken() -> None:
     words = "--pods=2 -limit=2 -ready-after 300ms -plain -keep"
 
     assert read_settings(words.split()) == Settings(
-        pods=2,
-        limit=2,
-        ready_after=timedelta(milliseconds=300),
-        is_plain=True,
-        is_kept=True,
+        pods=2, limit=2, ready_after=timedelta(milliseconds=300), is_plain=True, is_kept=True
     )
 
 

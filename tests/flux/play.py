@@ -115,10 +115,7 @@ async def play_releases(world: World, host: str, *more: Step) -> Play:
 
 
 async def _create_checks(world: World) -> None:
-    for name, of, about in (
-        ("zones", "rollout-group", GROUP),
-        ("app", "kustomization", "app"),
-    ):
+    for name, of, about in (("zones", "rollout-group", GROUP), ("app", "kustomization", "app")):
         notes = {
             f"{_CHECK}{of}": about,
             f"{_CHECK}requeue-interval": "5s",

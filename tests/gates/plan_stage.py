@@ -283,8 +283,7 @@ class PlanStage(Steps):
     def _observe(self) -> Group:
         zones = [
             Zone(
-                sts=sts,
-                pods=tuple(one for one in self._pods.values() if one.owner_uid == sts.uid),
+                sts=sts, pods=tuple(one for one in self._pods.values() if one.owner_uid == sts.uid)
             )
             for sts in map(self._count, self._sets.values())
         ]

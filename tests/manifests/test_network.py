@@ -50,10 +50,7 @@ def show(case: str, policy: Object) -> str:
     source, target, port = case.split()
     number, _, protocol = port.partition("/")
     flow = Flow(
-        source=ENDS[source],
-        target=ENDS[target],
-        port=int(number),
-        protocol=protocol or "TCP",
+        source=ENDS[source], target=ENDS[target], port=int(number), protocol=protocol or "TCP"
     )
 
     assert passes([], flow)

@@ -175,10 +175,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str = HOST
     assert cipher is not None
     _read_on(ours)
     return Peer(
-        cert=cert,
-        version=ours.version(),
-        suite=cipher[0],
-        protocol=ours.selected_alpn_protocol(),
+        cert=cert, version=ours.version(), suite=cipher[0], protocol=ours.selected_alpn_protocol()
     )
 
 

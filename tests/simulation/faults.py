@@ -256,9 +256,7 @@ _MEANINGS: Final[Mapping[OccasionKind, Mapping[str, _Meaning]]] = {
         "gone_event": _fail(Failure.GONE),
         "spoil_event": _fail(Failure.SPOIL),
     },
-    OccasionKind.LIST: {
-        "stale_list": lambda size, _: FaultOutcome(age=_span(size, LONGEST_LAG)),
-    },
+    OccasionKind.LIST: {"stale_list": lambda size, _: FaultOutcome(age=_span(size, LONGEST_LAG))},
     OccasionKind.POD_CALL: {
         "pod_failure": _fail(*OF_PODS),
         "pod_slow": lambda size, _: FaultOutcome(after=_span(size, SLOWEST_POD)),

@@ -368,10 +368,7 @@ class RandomCourse:
             self._faults.is_held = False
         chaos = Chaos(sandbox, patient, self._blows)
         with suppress(TimeoutError):
-            async with (
-                asyncio.timeout(self._active.total_seconds()),
-                asyncio.TaskGroup() as tasks,
-            ):
+            async with asyncio.timeout(self._active.total_seconds()), asyncio.TaskGroup() as tasks:
                 tasks.create_task(_send_bookmarks(sandbox))
                 await chaos.run()
         if self._is_healing:

@@ -237,11 +237,7 @@ async def serve(world: World, port: int) -> bool:
     subset: Json = {"addresses": [behind], "ports": listening}
     await world.post(ENDPOINTS, {"metadata": name, "subsets": [subset]})
     labels: Json = {"kubernetes.io/service-name": "rollout-operator"}
-    endpoints: Json = {
-        "addresses": [address],
-        "conditions": {"ready": True},
-        "targetRef": target,
-    }
+    endpoints: Json = {"addresses": [address], "conditions": {"ready": True}, "targetRef": target}
     await world.post(
         ENDPOINT_SLICES,
         {

@@ -108,10 +108,7 @@ async def put_kinds(world: World, crds: Iterable[Json]) -> None:
 
 
 def _render_controller() -> Json:
-    labels = {
-        "control-plane": "controller-manager",
-        "app.kubernetes.io/name": "rollout-controller",
-    }
+    labels = {"control-plane": "controller-manager", "app.kubernetes.io/name": "rollout-controller"}
     container = {"name": "manager", "image": "ghcr.io/kuberik/rollout-controller:v0.8.0"}
     return {
         "apiVersion": "apps/v1",

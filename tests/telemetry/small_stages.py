@@ -113,9 +113,7 @@ class LogStage(Steps):
 
     def _configure(self, **settings: str) -> None:
         logs.configure(
-            write=lambda line: self._lines.append(line.decode()),
-            now=lambda: self._now,
-            **settings,
+            write=lambda line: self._lines.append(line.decode()), now=lambda: self._now, **settings
         )
 
     async def do_wait(self, seconds: float) -> None:

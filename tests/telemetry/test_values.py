@@ -212,10 +212,7 @@ def test_seed063_the_whole_text_parses() -> None:
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        (
-            {"JAEGER_ENDPOINT": "http://jaeger:14268/api/traces"},
-            "JAEGER_ENDPOINT is not supported",
-        ),
+        ({"JAEGER_ENDPOINT": "http://jaeger:14268/api/traces"}, "JAEGER_ENDPOINT is not supported"),
         (ENDPOINT, "pip install '.[otel]' in a checkout"),
         ({**BAD_ENDPOINT, "OTEL_SDK_DISABLED": "true"}, ""),
         ({**BAD_ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, ""),

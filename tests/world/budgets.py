@@ -156,8 +156,5 @@ def native_budget(name: str, selector: Mapping[str, str], max_unavailable: int) 
         "apiVersion": POLICY,
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name},
-        "spec": {
-            "maxUnavailable": max_unavailable,
-            "selector": {"matchLabels": dict(selector)},
-        },
+        "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": dict(selector)}},
     }

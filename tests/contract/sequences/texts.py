@@ -85,11 +85,7 @@ KINDS: Final[Mapping[str, tuple[Resource, Callable[[str], JsonObject]]]] = {
         )
     },
 }
-CONTENT_TYPES: Final = {
-    "patch": MERGE_PATCH,
-    "strategic": STRATEGIC_PATCH,
-    "json": JSON_PATCH,
-}
+CONTENT_TYPES: Final = {"patch": MERGE_PATCH, "strategic": STRATEGIC_PATCH, "json": JSON_PATCH}
 FORGET: Final = "forget"
 OF_CONTROLLERS: Final = "controllers_"
 _CALL: Final = re.compile(

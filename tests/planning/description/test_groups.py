@@ -106,8 +106,7 @@ def read(text: str) -> Group:
 def _age(base: Group) -> Group:
     zones = (
         structs.replace(
-            one,
-            pods=tuple(structs.replace(each, created=each.created or OLD) for each in one.pods),
+            one, pods=tuple(structs.replace(each, created=each.created or OLD) for each in one.pods)
         )
         for one in base.zones
     )

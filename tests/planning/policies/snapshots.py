@@ -188,9 +188,6 @@ def outline(plan: PolicyPlan) -> str:
 def policy(name: str = "db", *, age: int = 0, **fields: Any) -> Policy:
     """Return a policy over `app: db`, of which none is older than `age` hours."""
     head = PolicyHead(
-        namespace="prod",
-        name=name,
-        uid=Uid(f"uid-{name}"),
-        created=CREATED - timedelta(hours=age),
+        namespace="prod", name=name, uid=Uid(f"uid-{name}"), created=CREATED - timedelta(hours=age)
     )
     return Policy(**{"head": head, "selector": LabelSelector(labels={"app": "db"}), **fields})

@@ -66,10 +66,7 @@ def releases(tags: str) -> tuple[Release, ...]:
 
 
 def entry(
-    tag: str,
-    status: str | None = BakeStatus.SUCCEEDED,
-    minutes: float = 0,
-    **more: Any,
+    tag: str, status: str | None = BakeStatus.SUCCEEDED, minutes: float = 0, **more: Any
 ) -> HistoryEntry:
     """Return a deployment that began at so many minutes."""
     return HistoryEntry(

@@ -95,10 +95,7 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
     assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
     assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
     assert {name[:6] for name in stage.pods.names("POST")} == {"zone-a", "zone-c"}
-    assert not tracker or {*stage.client.objects["configmaps", MAP]["data"]} == {
-        "zone-a",
-        "zone-c",
-    }
+    assert not tracker or {*stage.client.objects["configmaps", MAP]["data"]} == {"zone-a", "zone-c"}
 
 
 @in_virtual_time

@@ -86,9 +86,7 @@ class ScheduleStage(stories.Steps):
             description=given.get("description"),
         )
         own = replace(
-            one.head,
-            is_terminating="going" in words,
-            uid=Uid(given.get("uid", f"uid-{name}")),
+            one.head, is_terminating="going" in words, uid=Uid(given.get("uid", f"uid-{name}"))
         )
         one = replace(one, head=own)
         if "problem" in given:
