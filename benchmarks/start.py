@@ -25,8 +25,9 @@ from tests.world.operatorproc import TLS_FLAG, OperatorProcess
 
 SHARE: Final = 0.1
 LIMITS_S: Final = {"warm": 3.0, "cold": 4.0}
-MANY_S: Final = 3.0
-MANY_MIB: Final = 80.0
+# With a whole core, of few pods and of many: seconds and MiB.
+FEW: Final = (0.35, 54.0)
+MANY: Final = (3.0, 80.0)
 IDLE_S: Final = 15.0
 POLL_S: Final = 0.1
 _ENTER: Final = ("sh", "-euc", 'echo $$ > "$0/cgroup.procs"; exec "$@"')
@@ -43,16 +44,17 @@ _GENERATED: Final = re.compile("kubernetes_asyncio/client/(models|api)/")
 
 
 async def measure(*, small: bool) -> Result:
-    """Measure starts under a quota, then one with very many pods."""
+    """Measure a start with few pods, some under a quota, then one with very many pods."""
     few, many = (6, 60) if small else (200, 20_000)
     _compile()
-    figures = []
+    async with open_server(few) as target:
+        figures = await _measure_whole(target, few, FEW)
     for hooks in ("", "_webhooks"):
         async with open_server(few) as target:
             for state, limit in reversed(LIMITS_S.items()):  # the first start leaves a Secret
                 figures += await _measure_share(target, f"{state}{hooks}", limit)
     async with open_server(many) as target:
-        figures += await _measure_many(target, many)
+        figures += await _measure_whole(target, many, MANY, TLS_FLAG)
     setting = {"pods": [few, many], "share_of_a_core": SHARE}
     return Result(benchmark="start", setting=setting, figures=figures)
 
@@ -102,8 +104,10 @@ def _forget_files() -> None:
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-async def _measure_many(target: Target, pods: int) -> list[Figure]:
-    launch = replace(target.launch(TLS_FLAG), command=_OPERATOR)
+async def _measure_whole(
+    target: Target, pods: int, limits: tuple[float, float], *flags: str
+) -> list[Figure]:
+    launch, also = replace(target.launch(*flags), command=_OPERATOR), " and webhooks" * bool(flags)
     async with OperatorProcess(launch) as operator:
         ready = (await operator.wait_ready()).total_seconds()
         spent = read_time(operator.child.pid)
@@ -113,13 +117,13 @@ async def _measure_many(target: Target, pods: int) -> list[Figure]:
         Figure(
             name=f"ready_{pods}_pods_s",
             value=ready,
-            means=f"the same with a whole core, {pods} pods and webhooks",
+            means=f"from the start until /ready says yes, {pods} pods{also}",
         ),
         Figure(
             name=f"ready_{pods}_pods_unstarved_s",
             value=ready - spent.starved,
             means="of these, without the time for which it wanted a core and had none",
-            at_most=MANY_S,
+            at_most=limits[0],
         ),
         Figure(
             name=f"ready_{pods}_pods_cpu_s",
@@ -130,7 +134,7 @@ async def _measure_many(target: Target, pods: int) -> list[Figure]:
             name=f"rss_{pods}_pods_mib",
             value=memory["now"],
             means=f"resident memory {IDLE_S:g} s later",
-            at_most=MANY_MIB,
+            at_most=limits[1],
         ),
         Figure(
             name=f"rss_{pods}_pods_most_mib", value=memory["most"], means="the most it ever was"
