@@ -103,6 +103,17 @@ def read_stories(*paths: Path) -> "list[ParameterSet]":
     ]
 
 
+def by_verb(module: Mapping[str, Any], other: Callable[[str], str]) -> Callable[[str], str]:
+    """Return what shows `verb: rest` by `show_verb` of a module, and all else by `other`."""
+
+    def show(case: str) -> str:
+        verb, _, rest = case.partition(": ")
+        one = module.get(f"show_{verb}")
+        return str(one(rest)) if one else other(case)
+
+    return show
+
+
 def check_tables(file: str, folder: str = ".", /, **show: Callable[..., Any]) -> Callable[..., Any]:
     """Return a test of the tables beside a module, which shows what comes of the case on a line.
 

@@ -165,8 +165,7 @@ class FakeClient:
         field_selector: str = "",
         limit: int = 500,
         token: str = "",
-        resource_version: str | None = None,
-        has_turn: bool = False,
+        **_: object,
     ) -> Page:
         assert not field_selector, "this client knows of none"
         await self._record(f"list {resource.plural} {selector}")
@@ -240,8 +239,7 @@ class FakeClient:
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
-        *,
-        has_turn: bool = False,
+        **_: object,
     ) -> bytes:
         """Patch as the API does: identity in metadata, and `test` steps, are preconditions."""
         self.patches.append(patch)

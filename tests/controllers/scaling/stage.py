@@ -115,8 +115,7 @@ class ScalingClient(FakeClient):
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
-        *,
-        has_turn: bool = False,
+        **_: object,
     ) -> bytes:
         if isinstance(patch, dict):
             return await super().patch(resource, namespace, name, patch, subresource)

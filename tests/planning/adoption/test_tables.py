@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from rollout_operator.planning.adoption import (
     render_text,
 )
 from tests.planning.adoption.adoptable import plain, plan, read_sets, three
-from tests.stories import check_tables
+from tests.stories import by_verb, check_tables
 
 _DIFFERS: Final = re.compile("its (.*?) is .*, that of ")
 HEAD: Final = "# namespace prod: nothing is written by this command\n#\n"
@@ -113,18 +113,7 @@ def show_component(text: str) -> str:
     return f"patches {' '.join(targets)}; for {' '.join(names)}" if targets else "no patches"
 
 
-VERBS: Final[Mapping[str, Callable[[str], str]]] = {
-    "zone": show_zone,
-    "patch": show_patch,
-    "text": show_text,
-    "component": show_component,
-}
-
-
-def show(case: str) -> str:
-    verb, _, rest = case.partition(": ")
-    return VERBS[verb](rest) if verb in VERBS else show_plan(case)
-
+show = by_verb(globals(), show_plan)
 
 test_case = check_tables(__file__, patches=show, plans=show)
 

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from rollout_operator.planning.budgets import (
 from tests.builders import pod
 from tests.planning.disruptions import answer, budget, ingesters, member, read_question
 from tests.planning.tables import read_arguments
-from tests.stories import Stage, check_stories, check_tables
+from tests.stories import Stage, by_verb, check_stories, check_tables
 
 MANY: Final = bound_labels({f"l{number}": "" for number in range(200)})
 EVICTION, ROLLOUT = DisruptionSource.EVICTION, DisruptionSource.ROLLOUT
@@ -61,7 +61,7 @@ def show_say(text: str) -> str:
     return f"{refusal.status} {reason.code} {reason.zone or 'all'}: {said}{again}{binds}"
 
 
-def show_maximum(text: str) -> str:
+def show_max(text: str) -> str:
     """Return how many pods may be down of zone a, the others being of other sizes."""
     case = read_question(f"a-0; {text}; b replicas=40 status_replicas=40")
     found = compute_maximum(case)
@@ -118,19 +118,7 @@ def _list_pods(sizes: str) -> tuple[Pod, ...]:
     return tuple(pod(letter, number) for letter, size in counts for number in range(int(size)))
 
 
-VERBS: Final[Mapping[str, Callable[[str], str]]] = {
-    "max": show_maximum,
-    "partition": show_partition,
-    "review": show_review,
-    "say": show_say,
-    "which": show_which,
-}
-
-
-def show(case: str) -> str:
-    verb, _, rest = case.partition(": ")
-    return VERBS[verb](rest) if verb in VERBS else show_answer(case)
-
+show = by_verb(globals(), show_answer)
 
 test_case = check_tables(__file__, partitions=show, rules=show, zones=show)
 

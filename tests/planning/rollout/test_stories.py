@@ -5,7 +5,6 @@ Without a verb a case shows the whole plan in short; `say` shows it in its own w
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
@@ -28,7 +27,7 @@ from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, prev, sts
 from tests.planning.scalings import codes, counts, delayed, snapshot
 from tests.planning.tables import BUDGET_SENTENCES, read_group, shorten
-from tests.stories import check_tables
+from tests.stories import by_verb, check_tables
 
 TARGET: Final = Target(port=80, path="p", service="svc")
 PLAIN: Final = {"budget_used", "pods_starting", "zone_left_short"}
@@ -190,15 +189,7 @@ def show_scale(text: str) -> str:
     return "; ".join(lines)
 
 
-VERBS: Final[Mapping[str, Callable[[str], str]]] = {
-    name.removeprefix("show_"): show for name, show in globals().items() if name.startswith("show_")
-}
-
-
-def show(case: str) -> str:
-    verb, _, rest = case.partition(": ")
-    return VERBS[verb](rest) if verb in VERBS else show_plan(case)
-
+show = by_verb(globals(), show_plan)
 
 test_case = check_tables(
     __file__, groups=show, newcomers=show, sentences=show, table=show, zones=show
