@@ -219,6 +219,7 @@ class Act(msgspec.Struct, frozen=True):
     actor: str
     at: timedelta
     known: timedelta  # what has lasted from then on had to be known
+    decided: timedelta  # what the operator itself had done by then, too
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
@@ -273,7 +274,7 @@ class _Departed:
     def _judge_pod(
         self, pod: Pod, disruption: JudgedDisruption, delete: Delete | None
     ) -> Iterator[Violation]:
-        act = self._read_act(disruption.text, disruption.owner, disruption)
+        act = self._read_act(disruption, delete)
         found: list[Violation] = []
         if delete is not None and self._is_settled(disruption.owner, act):
             found += self._judge_act(act, self._list_circles(disruption.owner))
@@ -293,14 +294,17 @@ class _Departed:
         if not reviews or not downscale.removed:
             return
         known = get_first_requested(self._book, downscale) - self._book.promises.known
-        act = Act(downscale.text, zone.name, "", reviews[-1].actor, downscale.at, known)
+        at = downscale.at
+        act = Act(downscale.text, zone.name, "", reviews[-1].actor, at, known, decided=at)
         if zone.group is not None and self._is_settled(zone, act):
             yield from self._judge_act(act, (Circle(GROUP, zone.group),))
 
-    def _read_act(self, text: str, zone: Set, disruption: JudgedDisruption) -> Act:
+    def _read_act(self, disruption: JudgedDisruption, delete: Delete | None) -> Act:
+        zone, at = disruption.owner, disruption.at
         owned = self._departures.owned.get(zone.uid)
         az = "" if owned is None else owned.zone
-        return Act(text, zone.name, az, disruption.actor, disruption.at, disruption.since)
+        decided = at if delete is None else delete.cut(at)
+        return Act(disruption.text, zone.name, az, disruption.actor, at, disruption.since, decided)
 
     def _is_settled(self, zone: Set, act: Act) -> bool:
         """Return whether it was long known what counts a zone itself."""
@@ -363,7 +367,7 @@ class _Departed:
         own = [
             one.pod.name
             for one in departure.disruptions
-            if not one.is_ghost and one.begun <= departure.since
+            if not one.is_ghost and one.begun <= min(departure.since, act.decided)
             if one.pod.name in departure.down_since
             if run is not None and run.holds(one.begun)
         ]
