@@ -133,25 +133,29 @@ class TurnStage(Stage):
     def __init__(self) -> None:
         self.turns, self.now, self.most = Turns(), timedelta(hours=1), 1
 
-    async def act(self, line: str) -> str:
+    async def act(self, command: str) -> str:
         """Return who is held, and how long the turn may stay unused where that is longer."""
-        for command in line.split("; "):
-            word, *words = command.split()
-            match word:
-                case "most":
-                    self.most = int(words[0])
-                case "grant":
-                    for side in words:
-                        self.turns = self.turns.grant(SIDES[side], self.most)
-                case "hold":
-                    self.turns = self.turns.hold(self.now, is_whole="whole" in words)
-                case "later":
-                    part = timedelta(milliseconds=1) if "short" in words else timedelta(0)
-                    self.now += int(words[0]) * SPANS[words[1]] - part
-                    self.turns = self.turns.at(self.now)
+        for one in command.split("; "):
+            await super().act(one)
         held = [name for name, side in SIDES.items() if self.turns.holds(side)]
         longer = self.turns.patience / PATIENCE
         return " ".join([*held, "waits"] if held else ["both go"]) + f" x{longer:g}" * (longer > 1)
+
+    async def do_most(self, pods: str) -> None:
+        self.most = int(pods)
+
+    async def do_grant(self, *sides: str) -> None:
+        for side in sides:
+            self.turns = self.turns.grant(SIDES[side], self.most)
+
+    async def do_hold(self, how: str = "") -> None:
+        self.turns = self.turns.hold(self.now, is_whole=how == "whole")
+
+    async def do_later(self, times: str, span: str, how: str = "") -> None:
+        """Let so many of a span pass, one millisecond `short` of it."""
+        part = timedelta(milliseconds=1) if how == "short" else timedelta(0)
+        self.now += int(times) * SPANS[span] - part
+        self.turns = self.turns.at(self.now)
 
 
 test_turns = check_stories(__file__, turns=TurnStage)
