@@ -96,7 +96,12 @@ def main(argv: Sequence[str], write: Callable[[str], object] = sys.stdout.write)
     named = given.names or [name for name in BENCHMARKS if name not in LONG]
     unknown = {name for name in named if _find(name) is None}
     if unknown:
-        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
+        parser.error(
+            f"no benchmark is called {', '.join(sorted(unknown))}: -h lists the names, and only"
+            f" {', '.join(SIZED)} take a size, a number from 1 on as in {min(SIZED)}=3"
+        )
+    if given.runs < 1:
+        parser.error(f"--runs must be at least 1: {given.runs}")
     failed = False
     for name in (name for name in named for _ in range(given.runs)):
         try:
@@ -114,10 +119,11 @@ def main(argv: Sequence[str], write: Callable[[str], object] = sys.stdout.write)
 
 def _find(name: str) -> Measure | None:
     """Return the benchmark of a name, perhaps of another size; None where there is none."""
-    name, _, size = name.partition("=")
-    if not size:
+    name, is_sized, size = name.partition("=")
+    if not is_sized:
         return BENCHMARKS.get(name)
-    return partial(SIZED[name], size=int(size)) if name in SIZED and size.isdigit() else None
+    is_size = name in SIZED and size.isdecimal() and int(size) > 0
+    return partial(SIZED[name], size=int(size)) if is_size else None
 
 
 async def _run(name: str, *, small: bool) -> Result:

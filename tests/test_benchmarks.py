@@ -98,11 +98,23 @@ def test_a_benchmark_prints_one_line_of_json(name: str) -> None:
         assert COMPARE[how](printed["figures"][figure], int(bound)), figure
 
 
-def test_every_benchmark_is_tried_and_an_unknown_one_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_benchmark_is_tried() -> None:
     assert {*ALL} == {*BENCHMARKS}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sync speed", "no benchmark is called speed"),
+        ("reviews=x", "no benchmark is called reviews=x"),
+        ("reviews=0", "only hour, reviews, rollout take a size, a number from 1 on"),
+        ("start --runs 0", "--runs must be at least 1: 0"),
+    ],
+)
+def test_what_cannot_be_run_is_named(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["sync", "speed"])
+        main(words.split())
     assert ended.value.code == 2
-    assert "no benchmark is called speed" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
