@@ -56,6 +56,7 @@ from rollout_operator.model.units import format_next_second, parse_prometheus_du
 from rollout_operator.pods import Method
 from tests.controllers.fake_client import FakeClient, Json, apply_steps, pod_json, set_json
 from tests.controllers.fed_context import FedContext
+from tests.stories import read_words
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 from tests.web.client_stage import ERRORS, ClientStage
 
@@ -364,10 +365,11 @@ class ScalingStage(ClientStage):
     async def do_zone(self, letter: str, replicas: str, *words: str) -> None:
         """Add a whole zone: `old` `guarded` `mirroring` `delayed`, `group=`, or annotations."""
         name, count = f"zone-{letter}", int(replicas)
-        given = dict(word.split("=", 1) for word in words if "=" in word)
+        how = read_words(words, f"old guarded mirroring delayed group {' '.join(KEYS)}")
+        given = {key: text for key, text in how.items() if key in KEYS}
         one = set_json(name, replicas=count, current="old" if "old" in words else "new")
         meta = one["metadata"]
-        meta["labels"] = {GROUP_LABEL: given.pop("group", GROUP)}
+        meta["labels"] = {GROUP_LABEL: how.get("group", GROUP)}
         if "guarded" in words:
             meta["labels"][PREPARE_DOWNSCALE] = "true"
         kind = DELAYED if "delayed" in words else MIRRORING if "mirroring" in words else {}
@@ -399,7 +401,7 @@ class ScalingStage(ClientStage):
 
     async def do_annotate(self, letter: str, *words: str) -> None:
         """Write annotations; one without a text goes."""
-        self._edit(letter, annotations=_annotate(dict(word.split("=", 1) for word in words)))
+        self._edit(letter, annotations=_annotate(read_words(words, " ".join(KEYS))))
 
     async def do_meta(self, letter: str, key: str, value: str) -> None:
         self._edit(letter, metadata={key: int(value) if value.isdigit() else value})
