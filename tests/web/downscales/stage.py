@@ -262,7 +262,7 @@ class DownscaleStage(ClientStage):
 
     async def do_zones(self, *words: str) -> None:
         """Begin with other zones: `size=64`, `wait=ab` an hour, `tracker`, `qps=5` `timeout=7s`."""
-        how = read_words(words)
+        how = read_words(words, "size wait qps timeout tracker")
         flags = [f"{FLAGS[key]}={value or MAP}" for key, value in how.items() if key in FLAGS]
         tracked = ["-use-zone-tracker"] * ("tracker" in how)
         self._build(int(how.get("size", 5)), how.get("wait", ""), *tracked, *flags)
@@ -307,7 +307,7 @@ class DownscaleStage(ClientStage):
 
     async def do_review(self, letter: str, to: str, *words: str) -> str:
         """Request fewer replicas: by `scale`, of the `whole` set, `dry`; `from` another number."""
-        how = read_words(words)
+        how = read_words(words, "scale whole dry from first broken")
         review = self.make_review(letter, int(to), whole="whole" in how, dry_run="dry" in how)
         assert isinstance(review.old, Scalable)
         assert isinstance(review.new, Scalable)
@@ -372,7 +372,7 @@ class DownscaleStage(ClientStage):
 
     async def do_flood(self, number: str, *words: str) -> None:
         """Send so many reviews, as words say: of `a`, `whole` ones, or else of made-up sets."""
-        how = read_words(words)
+        how = read_words(words, "a whole group")
         true = self.make_review("a", 3, whole="whole" in how)
         made = (true if "a" in how else _make_up(true, at, how) for at in range(int(number)))
         await self.flood(map(self.judge, made))
