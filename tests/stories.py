@@ -220,11 +220,19 @@ class Stage:
     async def set_up(self) -> None:
         """Do what comes before the first command."""
 
-    def start(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Do this in a task, which is cancelled at the end of the story."""
+    def start(
+        self, work: Coroutine[Any, Any, T], name: str | None = None, *, may_fail: bool = False
+    ) -> asyncio.Task[T]:
+        """Do this in a task, which is cancelled at the end of the story; its error fails that."""
         task = asyncio.create_task(work, name=name)
-        self.stack.push_async_callback(lambda: asyncio.gather(task, return_exceptions=True))
-        self.stack.callback(task.cancel)
+
+        async def end() -> None:
+            task.cancel()
+            [found] = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(found, Exception) and not may_fail:
+                raise found
+
+        self.stack.push_async_callback(end)
         return task
 
     async def act(self, command: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.goldens import Golden
-from tests.stories import Story, read_stories
+from tests.stories import Stage, Story, read_stories
 
 
 def read(path: Path) -> list[Story]:
@@ -30,3 +30,16 @@ def test_what_differs_is_shown_or_written(tmp_path: Path) -> None:
     )
     assert len(writing.changes) == 2
     assert [one.lines[0] for one in read(path)] == [("a", "1"), ("b", "6\n7"), ("c", "3")]
+
+
+class FailingStage(Stage):
+    async def do_fail(self) -> None:
+        self.start(self._fail())
+
+    async def _fail(self) -> None:
+        raise ArithmeticError
+
+
+async def test_what_a_stage_has_started_does_not_fail_in_silence() -> None:
+    with pytest.raises(ArithmeticError):
+        await FailingStage().play(["fail", "1ms"])

@@ -44,7 +44,7 @@ class CallerStage(Steps):
 
     def begin(self, name: str, made: Callable[[], Any], times: int = 1) -> None:
         for number in range(times):
-            self.callers[f"{name}{number}"] = self.start(made())
+            self.callers[f"{name}{number}"] = self.start(made(), may_fail=True)
 
     async def do_cancel(self, *names: str) -> None:
         for name in names:

@@ -340,8 +340,10 @@ class ScriptStage(stories.Steps):
         for _ in range(int(count)):
             await asyncio.sleep(0)
 
-    def start(self, work: Any, name: str | None = None) -> asyncio.Task[Any]:
-        task = super().start(work, name)
+    def start(
+        self, work: Any, name: str | None = None, *, may_fail: bool = True
+    ) -> asyncio.Task[Any]:
+        task = super().start(work, name, may_fail=may_fail)
         task.add_done_callback(self._end)
         self.tasks.append(task)
         return task
