@@ -1,11 +1,15 @@
 """Of stories, what differs fails, or is written; how they are read and played, all of them show."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.goldens import Golden
 from tests.stories import Stage, Story, read_stories
+
+TESTS: Final = Path(__file__).parent
 
 
 def read(path: Path) -> list[Story]:
@@ -43,3 +47,18 @@ class FailingStage(Stage):
 async def test_what_a_stage_has_started_does_not_fail_in_silence() -> None:
     with pytest.raises(ArithmeticError):
         await FailingStage().play(["fail", "1ms"])
+
+
+def test_a_module_names_each_text() -> None:
+    """One that no module names is read by no test, and whatever it says passes."""
+    texts = [one for one in TESTS.glob("**/*.txt") if one.parent.name != "golden"]
+    unread = [f"{one.relative_to(TESTS)}" for one in texts if not _is_named(one)]
+    assert not unread
+
+
+def _is_named(text: Path) -> bool:
+    """Return whether a module beside it or above has its name, or takes all that are there."""
+    name = re.compile(rf'\b{text.stem}=|[/"]{text.stem}(\.txt)?"|glob\("\*\.txt"\)')
+    folders = [one for one in text.parents if one.is_relative_to(TESTS)]
+    modules = (module for folder in folders for module in folder.glob("*.py"))
+    return any(name.search(module.read_text("utf-8")) for module in modules)
