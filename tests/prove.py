@@ -263,7 +263,9 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--step", type=int, default=1, help="one in so many plans and aimed kills")
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
-    parser.add_argument("--area", action="append", help="folder whose mutants the matrix has")
+    parser.add_argument(
+        "--area", action="append", help="folder or module whose mutants the matrix has"
+    )
     parser.add_argument("--sample", type=int, default=matrix.SIZE, help="so many of them")
     parser.add_argument("--tests", action="append", help="folder or file of the matrix's tests")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
