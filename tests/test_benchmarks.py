@@ -3,7 +3,6 @@
 Sizes are tiny here: whether a figure is good is for `python -m benchmarks` to say, not for a test.
 """
 
-import operator
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -72,18 +71,9 @@ ALL: Final[Mapping[str, tuple[str, tuple[pytest.MarkDecorator, ...]]]] = {
     "hour": ("violations==0 errors==0 unexpected==0 replaced>=1 evicted>=1", (PLANE, PROOF)),
     "scaling_delays": ("calls_per_pod==1 begun_median_s>0", (PLANE, PROOF)),  # W-06
 }
-COMPARE: Final = {
-    "==": operator.eq,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=marks) for name, (_, marks) in ALL.items()]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=ALL[name][1]) for name in BENCHMARKS])
 def test_a_benchmark_prints_one_line_of_json(name: str) -> None:
     lines: list[str] = []
 
@@ -94,27 +84,12 @@ def test_a_benchmark_prints_one_line_of_json(name: str) -> None:
     assert printed["benchmark"] == name
     assert printed["machine"]["cpus"] >= 1
     assert printed["figures"]
-    for figure, how, bound in re.findall(r"(\w+)([=<>]+)(\d+)", ALL[name][0]):
-        assert COMPARE[how](printed["figures"][figure], int(bound)), figure
+    wanted = ALL[name][0].split()
+    assert [one for one in wanted if not eval(one, {}, printed["figures"])] == []  # noqa: S307
 
 
-def test_every_benchmark_is_tried() -> None:
-    assert {*ALL} == {*BENCHMARKS}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("sync speed", "no benchmark is called speed"),
-        ("reviews=x", "no benchmark is called reviews=x"),
-        ("reviews=0", "only hour, reviews, rollout take a size, a number from 1 on"),
-        ("start --runs 0", "--runs must be at least 1: 0"),
-    ],
-)
-def test_what_cannot_be_run_is_named(
-    words: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
+@pytest.mark.parametrize("words", ["sync speed", "reviews=x", "reviews=0", "start --runs 0"])
+def test_what_cannot_be_run_is_named(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
         main(words.split())
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert re.search(f"(called|least 1:) {words.split()[-1]}", capsys.readouterr().err)

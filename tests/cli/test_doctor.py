@@ -11,27 +11,19 @@ from rollout_operator.model.diagnosis import Diagnosis, Finding, FindingCode, Sk
 from rollout_operator.model.names import ExitCode
 from rollout_operator.model.outcome import Severity
 
-WARNING: Final = Finding(
-    code=FindingCode.SINGLE_ZONE,
-    severity=Severity.WARN,
-    object="group a",
-    text="its only zone is a",
-    remedy="label the others",
+
+def find(code: FindingCode, severity: Severity, *words: str) -> Finding:
+    where, text, remedy = words
+    return Finding(code=code, severity=severity, object=where, text=text, remedy=remedy)
+
+
+WARNING: Final = find(
+    FindingCode.SINGLE_ZONE, Severity.WARN, "group a", "its only zone is a", "label the others"
 )
-ERROR: Final = Finding(
-    code=FindingCode.NOT_ON_DELETE,
-    severity=Severity.ERROR,
-    object="StatefulSet b",
-    text="its update strategy is RollingUpdate",
-    remedy="set OnDelete",
-)
-TIMED_OUT: Final = Finding(
-    code=FindingCode.WEBHOOK_TIMED_OUT,
-    severity=Severity.ERROR,
-    object="webhook x",
-    text="deadline",
-    remedy="open the port",
-)
+STRATEGY = ("StatefulSet b", "its update strategy is RollingUpdate", "set OnDelete")
+ERROR: Final = find(FindingCode.NOT_ON_DELETE, Severity.ERROR, *STRATEGY)
+LATE = ("webhook x", "deadline", "open the port")
+TIMED_OUT: Final = find(FindingCode.WEBHOOK_TIMED_OUT, Severity.ERROR, *LATE)
 SKIPPED: Final = SkippedCheck(check="order of zones", why="cannot list statefulsets")
 
 

@@ -32,7 +32,7 @@ from rollout_lab.world import Sandbox
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
 from tests.judge.objects import read_pod
 from tests.judge.policies import read_batch
-from tests.simulation.plans import STRIKE_LIMIT
+from tests.simulation.plans import FROZEN, MOMENT, STRIKE_LIMIT
 from tests.simulation.runs import OPERATORS, Outcome, play
 from tests.simulation.runtime import BACK_AFTER, Patient
 from tests.simulation.scenarios import SMALL, Scenario, Size
@@ -49,12 +49,10 @@ BATCHES: Final = 3
 BEFORE: Final = timedelta(milliseconds=100)
 # A standby is shown nothing new from so long before the kill until after it has the Lease.
 BLIND: Final = timedelta(seconds=8)
-FROZEN: Final = timedelta(seconds=30)
 # From the kill until all is healed: by then another replica has taken the Lease.
 SETTLE: Final = timedelta(seconds=5)
 TAKEOVER: Final = timedelta(seconds=30)
 AWAY: Final = timedelta(minutes=5)
-MOMENT: Final = timedelta(milliseconds=20)
 
 
 class Hit(StrEnum):
