@@ -49,7 +49,7 @@ class AdminStage(Steps):
 
     async def do_cluster(self, *words: str) -> str | None:
         """Begin anew with validation, `soft`, excluding `paths` and `agents`; or `off`."""
-        how = read_words(words)
+        how = read_words(words, "off soft paths agents")
         rules = replace(
             RULES,
             enabled="off" not in how,

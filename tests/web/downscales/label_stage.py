@@ -58,7 +58,7 @@ class LabelStage(ClientStage):
         self._limit(float(number))
 
     async def do_store(self, *words: str) -> None:
-        """Store an object; another `text` is its JSON metadata."""
+        """Store an object: `annotated`, `bare` or `broken`."""
         how = _read(words)
         self.client.objects[how["resource"], NAME] = _build(how)
 
@@ -111,7 +111,8 @@ class LabelStage(ClientStage):
 
 def _read(words: tuple[str, ...]) -> dict[str, str]:
     how = {"version": "7", "uid": "uid-zone-a", "label": "true", "resource": "statefulsets"}
-    return how | read_words(words)
+    more = "old new whole dry name namespace within annotated bare broken spoilt"
+    return how | read_words(words, f"{' '.join(how)} {more}")
 
 
 def _build(how: dict[str, str]) -> Json:

@@ -99,7 +99,7 @@ class RoomStage(CallerStage):
 
     async def do_upload(self, name: str, size: str, *words: str) -> None:
         """Begin `times=8`; `until=96k` it stalls, then or in a crowd it `slows`; `chunks`."""
-        how = read_words(words)
+        how = read_words(words, "times until slows chunks per")
         body = body_of()
         body += b" " * (_read(size) - len(body))
 

@@ -48,6 +48,7 @@ HEAD: Final = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/jso
 CHUNKED: Final = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n"
 _WORDS: Final = re.compile(r'(?:level|msg|peer|user)=(?:"(?:\\.|[^"])*"|\S+)')
 _STACK: Final = ", in _break"
+_HOW: Final = "user scale dry gone version body size length last then header path method type times"
 GRAIN: Final = 0.3
 """Seconds by which limits are told apart: what is measured is a moment more."""
 
@@ -66,7 +67,7 @@ class WireStage(Steps):
     async def do_server(self, *words: str) -> None:
         """Begin anew with `timeout=100ms`, `connections=4`, limits such as `idle=50ms`, ..."""
         await self.stack.aclose()
-        how = read_words(words)
+        how = read_words(words, "timeout connections handshake idle head cluster patched")
         spans = {key: _span(how.get(key, "1h")) for key in ("handshake", "idle", "head")}
         limits = ConnectionLimits(connections=int(how.get("connections", 256)), **spans)
         if how:
@@ -274,7 +275,7 @@ class WireStage(Steps):
 
 
 def make_request(words: Sequence[str]) -> bytes:
-    how = read_words(words)
+    how = read_words(words, _HOW)
     request: dict[str, Any] = {}
     if "user" in how:
         name = how["user"].encode().decode("unicode_escape")

@@ -59,7 +59,7 @@ class AnswerStage(Stage):
 
 
 def _render(word: str, words: Sequence[str]) -> str:
-    how = read_words(words)
+    how = read_words(words, "text code warn patch of")
     given = Verdict(
         is_allowed=word == "ok",
         reason=Reason(code=Code.NO_DOWNSCALE, text=_decode(how.get("text", ""))),
@@ -69,8 +69,7 @@ def _render(word: str, words: Sequence[str]) -> str:
     )
     review = OF[how.get("of", "bare")]
     text = render_answer(review, given, may_patch=how.get("patch") != "no").decode()
-    tree = json.loads(text)
-    if patch := tree["response"].get("patch"):
+    if patch := json.loads(text)["response"].get("patch"):
         text = text.replace(patch, base64.b64decode(patch).decode())
     return text.removeprefix(V1)
 

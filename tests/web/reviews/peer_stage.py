@@ -236,7 +236,7 @@ class PeerStage(Steps):
         self.tasks += self._ask_all(words)
 
     def _ask_all(self, words: Sequence[str]) -> "list[asyncio.Task[str]]":
-        how = read_words(words)
+        how = read_words(words, "times name notes span")
         return [asyncio.create_task(self._ask(how)) for _ in range(int(how.get("times", 1)))]
 
     async def _ask(self, how: dict[str, str]) -> str:
@@ -308,7 +308,7 @@ class PeerStage(Steps):
 
     async def do_call(self, *words: str) -> str:
         """Call the port for replicas with a certificate: of a `ca`, for a `name`, or `none`."""
-        how = read_words(words)
+        how = read_words(words, "none ca name path")
         shown = None
         if "none" not in how:
             ours = material(how.get("ca", "ours"))
