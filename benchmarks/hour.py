@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain, count, cycle
-from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -51,10 +50,6 @@ AT_ONCE: Final = 8
 SETTLED: Final = timedelta(minutes=5)
 PROBE: Final = "probe"
 JUDGED_EVERY_S: Final = 60
-# So that others on the machine show less as stalls, where that is permitted.
-NICE: Final = -5
-# Linux may share processors among sessions first, and heeds priorities only within one.
-OWN_SESSION: Final = ("setsid", *OPERATOR)
 REST_LIMIT: Final = timedelta(minutes=10)
 RETRY: Final = timedelta(seconds=1)
 _LAG: Final = re.compile(r"^rollout_operator_event_loop_lag_seconds (\S+)$", re.MULTILINE)
@@ -217,7 +212,7 @@ async def _open(world: World, groups: int) -> AsyncIterator[Hour]:
     every = [ZoneSpec(name=PROBE, group=None, replicas=1), *chain(*zones.values())]
     created = await create_zones(world.api, world.namespace, every)
     await world.wait_until(each_of(created, missing_adopted), REST_LIMIT)
-    async with OperatorProcess(replace(world.launch(*TLS_FLAGS), command=OWN_SESSION)) as operator:
+    async with OperatorProcess(replace(world.launch(*TLS_FLAGS), command=OPERATOR)) as operator:
         await operator.wait_ready()
         _prefer(operator.child.pid)
         hooks = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
@@ -232,9 +227,9 @@ def _scrape(port: int) -> str:
 
 
 def _prefer(pid: int) -> None:
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, NICE)
-        Path(f"/proc/{pid}/autogroup").write_text(str(NICE))
+    """Let others on the machine not show as stalls of the operator, where that is permitted."""
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def describe(seen: Hour, used: Time) -> list[Figure]:
