@@ -262,7 +262,7 @@ class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
     variable: str = ""
     """Of a Kustomization."""
     tag: str | None = None
-    """The current value."""
+    """The current value, or the digest or range that goes before it."""
     waiting_for: str = ""
     """What Flux must still do before the tag runs."""
 

@@ -54,9 +54,12 @@ _HASH: Final = 10
 # What goes before the tag in `spec.ref`.
 _SHADOWS: Final = ("digest", "semver")
 
-# What a plan requires; all other writes only tidy up beside a tag that is there.
+# What a plan requires; all other writes only tidy up.
 _TAGS: Final = frozenset(
-    {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
+    {
+        *(FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN),
+        FluxWriteCode.CHOICE_CLEARED,
+    }
 )
 
 # A revision is `tag@digest`; of earlier versions of Flux `tag/digest`.
@@ -112,8 +115,8 @@ def _plan_object(rollout: str, tag: str, flux: FluxObject) -> Iterator[FluxWrite
     elif dropped:
         text = f"{_show(flux, dropped)} of Rollout {rollout} no more: no annotation says so"
         yield _apply(flux, manager, wanted, FluxWriteCode.VALUE_RELEASED, text)
-    shadows = [name for name in _SHADOWS if name in flux.values]
-    if shadows and TAG in claimed and flux.kind == OCI_REPOSITORY:
+    shadows = _list_shadows(flux)
+    if shadows and TAG in claimed:
         yield _clear(flux, shadows, manager)
 
 
@@ -123,6 +126,11 @@ def _keep(flux: FluxObject, names: Iterable[str]) -> FluxWrite:
     kept = {name: flux.values[name] for name in sorted({*names, *held}) if name in flux.values}
     text = f"{_show(flux, names)} stays: the Rollout lets go of it"
     return _apply(flux, RELEASED, kept, FluxWriteCode.VALUE_KEPT, text)
+
+
+def _list_shadows(flux: FluxObject) -> Sequence[str]:
+    is_repository = flux.kind == OCI_REPOSITORY
+    return [name for name in _SHADOWS if is_repository and name in flux.values]
 
 
 def _clear(flux: FluxObject, names: Sequence[str], manager: str) -> FluxWrite:
@@ -258,12 +266,13 @@ def plan_due_writes(
 
 def _list_fields(rollout: str, flux: FluxObject, waits: Waits) -> Iterator[FluxTarget]:
     claims = sorted(field for field, owner in flux.rollouts.items() if owner == rollout)
+    shadows = [f"{name} {flux.values[name]}" for name in _list_shadows(flux)]
     for field in () if flux.head.is_terminating else claims:
         yield FluxTarget(
             kind=flux.kind,
             name=flux.head.name,
             variable=field if flux.kind == KUSTOMIZATION else "",
-            tag=flux.values.get(field),
+            tag=join_names(shadows) if shadows else flux.values.get(field),
             waiting_for=waits.get((flux.kind, flux.head.name), ""),
         )
 
