@@ -128,6 +128,8 @@ class AnnouncedReleases(msgspec.Struct, frozen=True, kw_only=True):
     """The tag deployed last."""
     latest: str | None = None
     """The tag that the policy selects now."""
+    before: tuple[str, ...] | None = None
+    """The tags that were deployed or candidates before; None if unknown."""
     order: TagOrder | None = None
     """None if unknown."""
 

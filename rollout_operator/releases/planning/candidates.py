@@ -355,6 +355,9 @@ def choose_candidates(
     if order.problem:
         return ReleaseCandidates(is_path_unknown=True)
     floor, top = (None if tag is None else find_rank(tag, order) for tag in (current, latest))
+    if latest is None and floor is not None and announced.before is not None:
+        # Flux forgets what it selected: a tag from which the policy went back would come again.
+        top = max(find_rank(tag, order) for tag in (current or "", *announced.before))
     later_tags = {release.tag for release in later or ()}
     # Otherwise than when one of the two was selected the policy compares tags now.
     is_odd = not top if floor else floor is not None and latest not in later_tags

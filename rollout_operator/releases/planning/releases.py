@@ -155,10 +155,13 @@ class _ReleasePass:
         return candidates.choose_candidates(self.announced(), self.snapshot.compat)
 
     def announced(self) -> AnnouncedReleases:
+        before = self.rollout.status
+        deployed = () if before.current is None else (before.current.version,)
         return AnnouncedReleases(
             available=self.status.available_releases,
             current=self.current_tag,
             latest=self.snapshot.policy.latest,
+            before=tuple(each.tag for each in (*deployed, *before.release_candidates)),
             order=self.snapshot.policy.order,
         )
 

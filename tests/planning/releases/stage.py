@@ -249,7 +249,7 @@ class ReleaseStage(stories.Steps):
         self.latest = tags[-1] if tags else None
 
     async def do_latest(self, tag: str) -> None:
-        self.latest = tag
+        self.latest = tag or None
 
     async def do_history(self, *entries: str) -> None:
         """The newest first: `history 2.0.0:Failed 1.0.0`; a `#` is one without a number."""
