@@ -346,7 +346,9 @@ def await_release(release: ReleaseDescription, tag: str = "") -> Awaited:
     """Return a Rollout: `tag` is to be through its bake, or without one the newest version."""
     if tag:
         entry = next((entry for entry in release.history if entry.tag == tag), None)
-        is_reached = entry is not None and entry.status == BakeStatus.SUCCEEDED
+        # Where it is to come again, what it came to before does not count.
+        is_over = entry is not None and entry.status == BakeStatus.SUCCEEDED
+        is_reached = is_over and release.next != tag
     else:
         is_last = not release.next and not release.is_retry_requested
         is_reached = release.phase is ReleasePhase.DEPLOYED and is_last

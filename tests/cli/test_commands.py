@@ -17,7 +17,8 @@ test_long_story = pytest.mark.slow(in_virtual_time(check_stories(__file__, wait_
 def test_what_is_requested_of_a_rollout_counts_before_it_has_had_an_effect() -> None:
     through = replace(release("app", ReleasePhase.DEPLOYED), next="", waits=())
     retried = replace(through, is_retry_requested=True)
-    forced = replace(through, next="0.9.0")
+    forced, again = (replace(through, next=tag) for tag in ("0.9.0", "1.0.0"))
     spare = replace(through, requests=("rollout.kuberik.com/unblock-failed: true",))
     reached = [await_release(one).is_reached for one in (through, retried, forced, spare)]
-    assert reached == [True, False, False, True]
+    reached += [await_release(one, "1.0.0").is_reached for one in (through, again)]
+    assert reached == [True, False, False, True, True, False]
