@@ -537,16 +537,18 @@ def _deploy(state: _ReleasePass, request: candidates.DeployRequest) -> None:
 def _assess_all_gates(state: _ReleasePass) -> candidates.GatesVerdict:
     newer = state.choose_newer()
     gates = candidates.list_gates(state.rollout.head, state.snapshot.gates)
-    verdict = candidates.assess_gates(
-        newer.releases, gates, state.intents.get(names.BYPASS_GATES), state.snapshot.schedule_holds
+    excluded = candidates.list_excluded(
+        newer.releases, state.status.history, state.intents, state.snapshot.compat
     )
+    bypass = state.intents.get(names.BYPASS_GATES)
+    if bypass in {release.tag for release in excluded} and len(excluded) < len(newer.releases):
+        bypass = None  # it is not deployed by itself, and would hold the others
+    verdict = candidates.assess_gates(newer.releases, gates, bypass, state.snapshot.schedule_holds)
     state.replace(
         release_candidates=newer.releases,
         gated_release_candidates=verdict.allowed,
         gates=bake.bound_gates(verdict.summaries),
-        excluded_releases=candidates.list_excluded(
-            newer.releases, state.status.history, state.intents, state.snapshot.compat
-        ),
+        excluded_releases=excluded,
     )
     state.findings.append(
         ConditionFinding(candidates.GATES_PASSING, verdict.is_passing, verdict.code, verdict.text)
