@@ -206,11 +206,13 @@ def remember(
 ) -> tuple[Correction, ...]:
     """Return the corrections that count still, with those of a plan that was carried out.
 
+    All of a contest are kept while it lasts, which is as long again after its last correction.
+
     `failed` are kind and name of the objects that could not be written: no other writer undid that.
     """
     drifted = (place for place in list_drifted(plan) if place not in failed)
     made = (Correction(kind=kind, name=name, at=now) for kind, name in drifted)
-    return (*(correction for correction in corrections if now - correction.at < _WINDOW), *made)
+    return (*(each for each in corrections if now - each.at < 2 * _WINDOW), *made)
 
 
 def _describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
