@@ -385,6 +385,8 @@ class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
     keyring: Keyring = msgspec.field(default_factory=Keyring)
     is_insecure: bool = False
     """Whether a registry without TLS is read all the same. No bad certificate is accepted."""
+    proof: str = ""
+    """Equal where the certificates of `route` are, which is made anew for each look-up."""
     route: Route = msgspec.field(default_factory=Route)
 
 
@@ -402,7 +404,10 @@ class _LookUp(msgspec.Struct, kw_only=True):
     @property
     def holder(self) -> tuple[object, ...]:
         """Return for whom a token is: what proves which account it is of, and what it is for."""
-        return self.origin, self.repository.name, self.credential, self.access.route
+        access = self.access
+        proofs = (self.credential, access.proof, access.route.proxy)
+        # Without the trust itself, which has a megabyte of certificates.
+        return self.origin, self.repository.name, *proofs
 
 
 class _TokenAnswer(Confidential, msgspec.Struct):

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import sha256
 from typing import ClassVar, Final, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -409,13 +410,13 @@ async def read_access(reader: Reader, repository: ImageRepository) -> RegistryAc
 
     Raises InvalidInput where a person must change something, and what `Reader.fetch` raises.
     """
+    keyring = await _read_keyring(reader, repository)
+    trust, proof = await _read_trust(reader, repository)
     return RegistryAccess(
-        keyring=await _read_keyring(reader, repository),
+        keyring=keyring,
         is_insecure=repository.is_insecure,
-        route=Route(
-            trust=await _read_trust(reader, repository),
-            proxy=await _read_proxy(reader, repository),
-        ),
+        proof=proof,
+        route=Route(trust=trust, proxy=await _read_proxy(reader, repository)),
     )
 
 
@@ -430,9 +431,12 @@ async def _read_keyring(reader: Reader, repository: ImageRepository) -> Keyring:
     return Keyring()
 
 
-async def _read_trust(reader: Reader, repository: ImageRepository) -> ssl.SSLContext | None:
+async def _read_trust(
+    reader: Reader, repository: ImageRepository
+) -> tuple[ssl.SSLContext | None, str]:
+    """Return what is trusted and shown, and a digest of that."""
     if repository.certificates is None:
-        return None
+        return None, ""
     data = await _read(reader, repository, repository.certificates)
     where = f"{_name(repository)}: secret {repository.certificates}"
     ca, certificate, key = (_find(data, names) for names in (_CA, _CERTIFICATE, _KEY))
@@ -449,7 +453,7 @@ async def _read_trust(reader: Reader, repository: ImageRepository) -> ssl.SSLCon
     except (ssl.SSLError, OSError, ValueError):
         text = "tls.crt and tls.key are no certificate with its key, in PEM and without a password"
         raise InvalidInput(f"{where}: {text}") from None
-    return context
+    return context, sha256(repr((ca, certificate, key)).encode()).hexdigest()
 
 
 def _find(data: Mapping[str, bytes], names: Iterable[str]) -> bytes | None:

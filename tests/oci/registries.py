@@ -230,8 +230,8 @@ def keys(**auths: Mapping[str, object]) -> Keyring:
 def access(
     registry: FakeRegistry, entry: Mapping[str, object] | None = None, *, is_insecure: bool = False
 ) -> RegistryAccess:
-    """Return access to a registry with one entry of a pull secret."""
+    """Return access to a registry with one entry of a pull secret, anew as for each look-up."""
     keyring = keys(**{registry.host: entry}) if entry is not None else Keyring()
-    return RegistryAccess(
-        keyring=keyring, is_insecure=is_insecure, route=Route(trust=issue_tls()[1])
-    )
+    trust = create_default_context(cadata=issue_tls()[1].get_ca_certs(binary_form=True)[0])
+    route = Route(trust=trust)
+    return RegistryAccess(keyring=keyring, is_insecure=is_insecure, proof="ca", route=route)

@@ -221,7 +221,7 @@ async def _show_tls(pki: Pki, access: RegistryAccess) -> list[str]:
     trust = access.route.trust
     if trust is None:
         return []
-    assert trust.verify_mode is ssl.CERT_REQUIRED
+    assert (trust.verify_mode, len(access.proof)) == (ssl.CERT_REQUIRED, 64)
     usual = ssl.create_default_context().cert_store_stats()["x509_ca"]
     wanting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki.ca)
     wanting.load_cert_chain(pki.cert, pki.key)
