@@ -229,7 +229,8 @@ def _scrape(port: int) -> str:
 def _prefer(pid: int) -> None:
     """Let others on the machine not show as stalls of the operator, where that is permitted."""
     with suppress(OSError, AttributeError):
-        os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        for thread in os.listdir(f"/proc/{pid}/task"):  # each can hold up all others
+            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
 
 
 def describe(seen: Hour, used: Time) -> list[Figure]:
