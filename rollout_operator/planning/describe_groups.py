@@ -65,7 +65,7 @@ from rollout_operator.planning.readiness import (
     render_readiness,
     render_why,
 )
-from rollout_operator.planning.rollout import count_outdated, render_outdated
+from rollout_operator.planning.rollout import count_outdated, plan_group, render_outdated
 from rollout_operator.planning.wording import cut
 
 # A longer estimate tells a reader nothing.
@@ -412,6 +412,8 @@ def describe_group(
     phase = _choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
     headline = _choose_headline(plan, phase, steps)
+    if headline is None and phase is Phase.ROLLED_OUT:  # what the plan had to do is done
+        headline = find_leading(plan_group(group).waits)
     return GroupDescription(
         name=group.name,
         phase=phase,
