@@ -231,6 +231,8 @@ class Plain(_Written):
 
     def show(self, picture: Picture) -> None:
         """Write what is new; first of all, how it begins."""
+        if picture.end and not self._title:  # `finish` has written all of it
+            return
         if self._title != picture.title:
             self._title, self._told = picture.title, 0
             self._write_status(picture)

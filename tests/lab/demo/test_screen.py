@@ -95,11 +95,11 @@ def test_a_terminal_is_drawn_over_in_place_and_left_as_it_was() -> None:
 
 
 def test_plain_lines_come_once_in_order_and_begin_anew_with_the_next_story() -> None:
-    stream = io.StringIO()
-    screen = choose_screen(stream, {})
+    screen = choose_screen(stream := io.StringIO(), {})
     for picture in (replace(MOVED, lines=()), replace(MOVED, lines=MOVED.lines[:1]), MOVED):
         screen.show(picture)
     screen.finish(replace(DONE, elapsed=9.0))
+    screen.show(DONE)
     screen.show(MOVED)
 
     told = [
