@@ -9,6 +9,7 @@ reading may be as old as a watch lasts. What follows from a count is left to the
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Final, NoReturn
 
 import msgspec
@@ -463,6 +464,8 @@ class References:
                     name = f"scale of {reference}"
                     work = self._read(reference, followed)
                     followed.task = self._tasks.create_task(work, name=name)
+                    # Not in the task itself, which may be cancelled before it begins.
+                    followed.task.add_done_callback(partial(self._end_read, reference))
                 else:
                     self._queue.done(reference)
 
@@ -475,6 +478,9 @@ class References:
                 f" not stay, something else writes it: set again in {wait.total_seconds():.0f}s"
             )
 
+    def _end_read(self, reference: Reference, task: asyncio.Task[None]) -> None:
+        self._queue.done(reference)
+
     async def _read(self, reference: Reference, followed: _FollowedReference) -> None:
         before = followed.reading
         try:
@@ -486,7 +492,6 @@ class References:
             followed.record(shown, is_watched=self._is_watched(followed))
         finally:
             followed.task = None
-            self._queue.done(reference)
         if followed.reading != before:
             self._notify(reference, followed.reading)
 
