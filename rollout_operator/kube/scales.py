@@ -429,6 +429,8 @@ class References:
             )
             scale = decode_scale(raw).scale
         except (ApiError, InvalidInput) as error:
+            # Otherwise the reading stays, and callers try the act again and again.
+            followed.read_again()
             return explain(reference, error, self._namespace)
         if scale != followed.reading:
             followed.read_again()
