@@ -276,6 +276,10 @@ def _decode(body: bytes) -> StatefulSet:
         raise Conflict(f"{error}") from error
 
 
+class _Overtaken(Conflict):
+    """A live read leads to another decision, as each time that a rollout goes on first."""
+
+
 class ReconcileOutcome(msgspec.Struct, kw_only=True):
     reasons: list[Reason] = []
     again: timedelta = RESYNC
@@ -305,6 +309,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
         return ("clash", *self.attempt)
 
     @property
+    def stuck(self) -> Attempt:
+        # Those of them by which its decision still stands.
+        return ("stuck", *self.attempt)
+
+    @property
     def late(self) -> Attempt:
         # Its live reads that were too old.
         return ("late", *self.attempt)
@@ -330,7 +339,15 @@ class ScalingWrites:
             await write.send()
         except Conflict as error:
             wait = attempts.record_failure(write.clash, str(error), at_least=_RECHECK_WAIT)
-            outcome.fail(_render_clash(write, str(error)), wait)
+            is_overtaken = isinstance(error, _Overtaken)
+            if not is_overtaken:
+                attempts.record_failure(write.stuck, str(error))
+            if is_overtaken or attempts.failing_for(write.stuck) < _UNSEEN_LIMIT:
+                outcome.fail(_render_clash(write, str(error)), wait)
+                return False
+            # No cache is behind for so long: something else is in the way, and others go first.
+            wait = attempts.record_failure(write.attempt, str(error), at_least=wait)
+            _fail(write, str(error), wait, outcome)
             return False
         except DeadlinePassed as error:
             wait = attempts.record_failure(write.late, str(error))
@@ -340,7 +357,7 @@ class ScalingWrites:
             wait = self._record_failure(write, error)
             _fail(write, str(error), wait, outcome)
             return False
-        for attempt in (write.attempt, write.clash, write.late):
+        for attempt in (write.attempt, write.clash, write.stuck, write.late):
             attempts.record_success(attempt)
         return True
 
@@ -609,7 +626,7 @@ class Replicas:
             agreed = next(same, None)
             others = self._downscales.intents.find(sets, but=action.zone.uid)
             if agreed is None or live.owners != group.owners or others is not None:
-                raise Conflict(f"the API server does not confirm what the cache shows of {name}")
+                raise _Overtaken(f"the API server does not confirm what the cache shows of {name}")
             zone, intents = agreed.zone, self._downscales.intents
             if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
                 intents.record_gone(zone.uid, mark, zone.resource_version)
