@@ -359,12 +359,21 @@ class Downscales:
         return self.intents.find(sets, but=but)
 
     def find_among(self, sets: Iterable[StatefulSet]) -> Underway | None:
-        """Return a downscale of any of the groups of `sets` that may still persist."""
+        """Return a downscale of any of `sets`, or of their groups, that may still persist."""
         groups: dict[GroupName, list[StatefulSet]] = {}
+        alone = set[Uid]()
         for sts in sets:
-            if sts.group is not None:
+            if sts.group is None:
+                alone.add(sts.uid)
+            else:
                 groups.setdefault(sts.group, []).append(sts)
-        found = (self.find_underway(group, members) for group, members in groups.items())
+        found = [self.find_underway(group, members) for group, members in groups.items()]
+        found += [
+            _underway(reservation)
+            for reservation in self._list_reservations()
+            if reservation.key.set_uid in alone
+            and reservation.state is not ReservationState.PERSISTED
+        ]
         return next((underway for underway in found if underway is not None), None)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:

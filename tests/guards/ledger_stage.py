@@ -155,12 +155,12 @@ class LedgerStage(stories.Steps):
         return " ".join(_seconds(one[uid]) if uid in one else "shown" for one in seen)
 
     async def do_group(self, letter: str, *labels: str) -> str:
-        """Reserve for a set with these labels; show group and namespace of the reservation."""
+        """Reserve for a set with these labels; show its group, and what a budget or policy sees."""
         keys = {"short": GROUP_LABEL, "long": GROUP_LABEL_LONG}
         pairs = (label.partition("=") for label in labels)
         zone = sts(letter, labels={keys[key]: text for key, _, text in pairs})
         made = self.ledger.begin(zone, _key(letter, "3-1"), EPOCH, [])
-        is_underway = self.ledger.find_underway(made.group) is not None
+        is_underway = self.ledger.find_among([zone]) is not None
         return f"{made.group!r} in {made.namespace}, underway {is_underway}"
 
     async def do_wait(self, seconds: float) -> None:
