@@ -17,7 +17,14 @@ from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.aio.queue import CANCELLATIONS
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
-from rollout_operator.controllers.worker import Controller, GuardedStep, Result
+from rollout_operator.controllers.worker import (
+    Attempt,
+    Attempts,
+    Controller,
+    GuardedStep,
+    Result,
+    get_retry_after,
+)
 from rollout_operator.guards.downscales import (
     LATEST_REPEAT,
     PERSIST_LIMIT,
@@ -262,7 +269,7 @@ class DownscaleController(Feature):
             clock=self.clock,
             cluster_domain=context.settings.cluster_domain,
         )
-        self._failures: dict[Uid, int] = {}
+        self._attempts = Attempts(self.clock, longest=CANCELLATIONS.most, rng=context.rng)
         self._known, self._removed = _RecordsOfPods(), _RecordsOfPods()
         """Records with a known outcome, so that no downscale is adopted again after its end."""
         self.controller = Controller(
@@ -338,14 +345,13 @@ class DownscaleController(Feature):
             if reservation is not None and self.downscales.time_left(reservation) > timedelta(0):
                 return Result(again=RESYNC)  # too new for the cache
             self.downscales.forget_set(set_uid)
-            self._failures.pop(set_uid, None)
             self._known.keep(set_uid, ())
             self._removed.keep(set_uid, ())
             return Result()
         if isinstance(sts, Unreadable):
             return Result(again=RESYNC)
         pods = self._list_pods(set_uid)
-        again, failure = RESYNC, None
+        again, is_failing = RESYNC, False
         # A step that fails, also by a bug, does not delay the others.
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
@@ -355,23 +361,26 @@ class DownscaleController(Feature):
         if bug is None and not is_adopting:  # else the records are still needed
             steps.append(self._clean)
         for step in steps:
-            with GuardedStep() as attempt:
-                again = min(again, await step(sts, pods))
-            match attempt.error:
-                case ApiError() | InvalidInput() as error:
-                    failure = failure or error
-                case error:
-                    bug = bug or error
+            attempt = (step.__name__, set_uid)
+            wait, _ = self._attempts.wait_before(attempt)
+            if not wait:
+                with GuardedStep() as guarded:
+                    again = min(again, await step(sts, pods))
+                match guarded.error:
+                    case None:
+                        self._attempts.record_success(attempt)
+                    case ApiError() | InvalidInput() as error:
+                        wait = self._back_off(attempt, error)
+                    case error:
+                        bug = bug or error
+            if wait:
+                again, is_failing = min(again, wait + _CATCH_UP), True
         self._known.keep(set_uid, pods)
         self._removed.keep(set_uid, pods)
         if bug is not None:
             raise bug
-        if failure is not None:
-            return Result(again=min(again, self._back_off(set_uid, failure)))
-        # A reconcile before the next attempt is due is no success.
-        if self.downscales.remembers(set_uid):
+        if is_failing or self.downscales.remembers(set_uid):
             return Result(again=again)
-        self._failures.pop(set_uid, None)
         return Result(again=_LAGGING) if is_adopting else Result()
 
     def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
@@ -601,9 +610,9 @@ class DownscaleController(Feature):
     def _list_pods(self, set_uid: Uid) -> list[Pod]:
         return [pod for pod in self.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
 
-    def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
-        failures = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
-        wait = CANCELLATIONS.bound(failures)
-        write_log = log.warn if failures == 1 else log.debug
+    def _back_off(self, attempt: Attempt, error: ApiError | InvalidInput) -> timedelta:
+        """Return when to try a step again, however many events wake the set (LI-11)."""
+        wait = self._attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
+        write_log = log.warn if self._attempts.count(attempt) == 1 else log.debug
         write_log("Downscale is not settled yet", again_in=wait, err=error)
         return wait
