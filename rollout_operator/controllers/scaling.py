@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import POD_CALLS, Rewrites
+from rollout_operator.aio.queue import AT_ONCE, POD_CALLS, Rewrites
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.context import Context, Feature
 from rollout_operator.controllers.observe import choose_most_live_reads
@@ -282,7 +282,10 @@ class ScalingController(Feature):
         )
         self.controllers = (self.controller, self.pod_calls.controller)
         self.references.on_change(self.controller.add)
-        context.downscales.on_change(lambda uid, group: waker.wake_owner(uid))
+        # By the group that it held: the set may have left that, or be gone.
+        context.downscales.on_change(
+            lambda uid, group: None if group is None else self._wake(group, AT_ONCE)
+        )
         context.set_informer.on_change(self._on_set)
         context.wake_groups(waker)
 
