@@ -582,11 +582,13 @@ class DownscaleController(Feature):
     ) -> datetime | None:
         """Return the latest time at which it can have happened unseen, None if it did not.
 
-        `took`: pods are gone. The time of an answer is on a set only if that was written.
+        `took`: pods are gone. The time of an answer is on a set only if that was written. Fewer
+        replicas than before are left of it where it was reverted in part.
         """
         if reservation.is_adopted:
             return reservation.replaced_at
         is_tracked = self.records.source is TimesSource.TRACKER
+        took |= live.replicas < reservation.key.replicas_from
         if took or (not is_tracked and is_annotated(live, reservation.begun)):
             # Its time has been over for so long.
             over = self.downscales.time_left(reservation)
