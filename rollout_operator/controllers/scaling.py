@@ -186,6 +186,7 @@ class PodCaller:
         """Call the pods of a set, unless a round is under way: a later plan has the rest."""
         if due.zone.uid not in self._due:
             self._due[due.zone.uid] = due
+            self._pod_calls.setdefault(due.zone.uid, {})
             self.controller.add(due.zone.uid)
 
     async def reconcile(self, set_uid: Uid) -> Result:
@@ -202,7 +203,8 @@ class PodCaller:
 
     async def _cancel(self, due: CallPods) -> None:
         failed = await self.calls.cancel_all(due.cancel) if due.cancel else {}
-        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
+        # The set may have been forgotten meanwhile.
+        now, pod_calls = self.now(), self._pod_calls.get(due.zone.uid, {})
         for pod in due.cancel:
             error, calls = failed.get(pod.uid), pod_calls.get(pod.uid, PodCalls())
             if error is None:
@@ -228,7 +230,7 @@ class PodCaller:
     async def _call_pods(self, due: CallPods) -> None:
         answers = await self.calls.fetch_answers(due.post) if due.post else {}
         # All answers of a round are as old as its end: the next plan takes them together.
-        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
+        now, pod_calls = self.now(), self._pod_calls.get(due.zone.uid, {})
         for pod in due.post:
             failures, wait, calls = 0, None, pod_calls.get(pod.uid, PodCalls())
             if answers[pod.uid].since is None:
