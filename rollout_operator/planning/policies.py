@@ -512,14 +512,16 @@ def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
     soak = replace(soak, span=max(soak.span, policy.zone_interval))
     if hold := find_soak(zone, others, soak, case.now):
         return hold
-    if hold := find_gate(zone, case.snapshot.group.gates):
-        return hold
+    gate = find_gate(zone, case.snapshot.group.gates)
+    if gate is not None and not gate.room:
+        return gate
+    # Pods for which a gate has room wait for the end of the pause all the same.
     if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_next_second(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
         reason = Reason(Code.INTERVAL_WAIT, text, zone=name)
         return Hold(reason=reason, until=case.pause_end)
-    return None
+    return gate
 
 
 def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, ...]:
