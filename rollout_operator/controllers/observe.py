@@ -311,7 +311,9 @@ def _find_keys(group: Group) -> frozenset[str] | None:
 
 def _count_pods(group: Group) -> int:
     shown = sum(len(zone.pods) + len(zone.unreadable_pods) for zone in group.counted)
-    return max(shown, sum(zone.sts.replicas for zone in group.counted))
+    wanted = sum(zone.sts.replicas for zone in group.counted)
+    # Any number may be wanted; hardly more than a page of pods comes while the cache is behind.
+    return min(max(shown, wanted), shown + _LIVE_PAGE)
 
 
 def _measure_selectors(group: Group) -> int:
