@@ -314,6 +314,8 @@ def _is_complete(
         return False
     if all(readiness.sts.name != batch.set_name for readiness in readinesses):
         return all(readiness.is_whole for readiness in departed)
+    if not any(map(count_outdated, readinesses)):
+        return True  # also one for another revision: no other batch ends it
     return any(
         _is_for(batch, readiness) and not list_left(batch, readiness) for readiness in readinesses
     )
