@@ -331,7 +331,8 @@ def _list_recoveries(
             is_updated = pod.revision == readiness.sts.update_revision
             if pod.ready_since is None or (only_updated and not is_updated):
                 continue
-            yield pod.ready_since + patience
+            # Times that lie far ahead may not fit into a datetime.
+            yield min(pod.ready_since, now + timedelta(seconds=1)) + patience
             if pod.created is not None and pod.ready_since > now:
                 yield pod.created + patience
 
