@@ -48,6 +48,7 @@ from rollout_operator.gates.plan import (
     judge_group,
     judge_unread,
     plan_check,
+    recall_seen,
 )
 from rollout_operator.kube.api import ROLLOUT_HEALTH_CHECKS
 from rollout_operator.kube.informer import Collection
@@ -172,6 +173,8 @@ class HealthCheckController(Feature):
         """By health check and group."""
         self._answers: dict[str, list[tuple[WatchedHead, _Answered]]] = defaultdict(list)
         """By health check, with what it was then; until they are recorded."""
+        self._unwritten: dict[str, Status] = {}
+        """By health check, the last one if it could not be written."""
         self._kind.on_change(self._on_check)
         self._kind.on_news(self._wake_all_rollouts)
         context.set_informer.on_change(self._on_set)
@@ -274,15 +277,19 @@ class HealthCheckController(Feature):
         watched = await self._newest.settle(ROLLOUT_HEALTH_CHECKS, name)
         check = None if watched is None else read_watched(watched)
         groups, found = self._observe(name), self._answers.pop(name, [])
+        unwritten = self._unwritten.pop(name, None)
         if not isinstance(check, HealthCheck) or not isinstance(watched, WatchedObject):
             self._report(name, groups, _GroupSteps())
             return _RESYNC if groups else None
         # What was asked may not be what it says now.
         answers = [pair for head, pairs in found if head == check.head for pair in pairs]
         steps = _GroupSteps()
-        plan = plan_check(check, groups, self._list_bound(name), answers, steps.enter)
+        base = check if unwritten is None else recall_seen(check, unwritten)
+        plan = plan_check(base, groups, self._list_bound(name), answers, steps.enter)
         if plan.status != check.status:
+            self._unwritten[name] = plan.status
             check, watched = await self._write(watched, plan.status)
+            del self._unwritten[name]
             self._count(check, [question for question, _ in answers])
         for group, questions in groupby(plan.questions, key=lambda each: each.group):
             before = self._due.get((name, group))

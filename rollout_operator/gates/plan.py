@@ -328,6 +328,23 @@ def plan_check(
     )
 
 
+def recall_seen(check: HealthCheck, unwritten: Status) -> HealthCheck:
+    """Return a health check that has recorded what was seen of rollouts, and could not be written.
+
+    Zones that wait for no check go on meanwhile: seen later, their updated pods would not count.
+    """
+    entries: list[GroupStatus] = []
+    for entry in check.status.groups:
+        records = {record.name: record for record in entry.stateful_sets}
+        for seen in unwritten.find(entry.group).stateful_sets:
+            known = records.get(seen.name)
+            is_same = known is not None and known.update_revision == seen.update_revision
+            if known is None or (not is_same and known.seen_at < seen.seen_at):
+                records[seen.name] = replace(seen, passed_at=None)
+        entries.append(replace(entry, stateful_sets=tuple(records.values())))
+    return replace(check, status=replace(check.status, groups=tuple(entries)))
+
+
 def compose_success(check: Check, current: Number, baseline: Number) -> str:
     """Return the query by which the numbers pass or fail."""
     values = {CURRENT: current.value, BASELINE: baseline.value}

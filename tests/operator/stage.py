@@ -609,7 +609,7 @@ class OperatorStage(stories.Steps):
         return f"{sum(self.forged)} of {len(self.forged)} forgeries allowed"
 
     async def do_forbid(self, verb: str, plural: str) -> None:
-        self.sandbox.api.forbidden.add((OPERATOR, verb, plural))
+        self.sandbox.api.forbidden ^= {(OPERATOR, verb, plural)}  # permitted again by the second
 
     # The processes
 
