@@ -679,7 +679,7 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     marked = {
         member.sts.name: _mark(survey, member, is_next=member in going[:1])
         for member in survey.members
-        if member.record is not None and member.outdated
+        if member.record is not None and (member.outdated or member.updated)
     }
     return replace(
         entry,
@@ -715,7 +715,8 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
     assert member.record is not None, "checked by the caller"
     passed_at = member.record.passed_at
     if member.has_begun or member.is_back:
-        return passed_at
+        # With one pod, or all at once, no zone is seen half updated.
+        return passed_at if member.is_back else passed_at or survey.now
     if survey.needs_look(member):
         verdict = judge_checks(survey.check, survey.entry, survey.since, survey.now)
         has_passed = verdict.state is None or not verdict.state.holds
