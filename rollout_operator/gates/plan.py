@@ -565,16 +565,19 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
         stable = "" if record is None else record.stable_revision
         if record is not None and record.update_revision != sts.update_revision:
             record = None
+        readiness = measure_readiness(zone, group.deletions, group.now)
         pods = [pod for _, pod in zone.list_pods(sts.ordinals)]
+        # New pods of an upscale that have never been ready show nothing (D-67).
+        used = [pod for pod in pods if pod not in readiness.newcomers]
         members.append(
             _Member(
-                readiness=measure_readiness(zone, group.deletions, group.now),
+                readiness=readiness,
                 outdated=tuple(
                     pod
                     for pod in pods
                     if pod.revision != sts.update_revision and not pod.is_terminating
                 ),
-                updated=tuple(pod for pod in pods if _is_updated(pod, record, is_late=entry.late)),
+                updated=tuple(pod for pod in used if _is_updated(pod, record, is_late=entry.late)),
                 record=record,
                 stable_revision=stable,
             )
