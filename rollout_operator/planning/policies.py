@@ -470,8 +470,13 @@ def _is_free(case: _Case, replacement: Replacement) -> bool:
 
 
 def _keep_free(case: _Case, going: Sequence[Replacement], room: int) -> tuple[Replacement, ...]:
-    """Return the pods that go though something holds the zone, and `room` others."""
-    held = [replacement for replacement in going if not _is_free(case, replacement)][room:]
+    """Return the pods that go though something holds the zone, and others.
+
+    With those that are recorded, these are `room` at most.
+    """
+    recorded = sum(replacement.pod.uid in case.recorded for replacement in going)
+    others = [replacement for replacement in going if not _is_free(case, replacement)]
+    held = others[max(room - recorded, 0) :]
     return tuple(replacement for replacement in going if replacement not in held)
 
 
