@@ -181,7 +181,15 @@ class HealthCheckController(Feature):
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
-        tasks.start("health check informer", self._kind.run(self._context.clock))
+        tasks.start("health check informer", self._follow())
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._kind.run(self._context.clock), name="health checks")
+            await self._kind.wait_answered()
+            for name in _list_names(self._context.sets.list_all()):
+                if self._find(name) is None:
+                    self._groups.wake(name)  # no object comes that would do so
 
     def start(self, tasks: TaskStack) -> None:
         self.wake_all()
