@@ -149,7 +149,7 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_begun(self) -> bool:
         has_passed = self.record is not None and self.record.passed_at is not None
-        return bool(self.updated) and (has_passed or not self.outdated)
+        return bool(self.updated) and has_passed
 
 
 class _Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -718,9 +718,11 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
     assert member.record is not None, "checked by the caller"
     passed_at = member.record.passed_at
     if member.has_begun or member.is_back:
-        # With one pod, or all at once, no zone is seen half updated.
-        return passed_at if member.is_back else passed_at or survey.now
-    if survey.needs_look(member):
+        return passed_at
+    if not member.outdated:
+        # With one pod, or all at once, it was never seen half updated: perhaps by a crash.
+        is_waived = survey.is_first(member) or is_bypassed(member.sts, survey.now)
+    elif survey.needs_look(member):
         verdict = judge_checks(survey.check, survey.entry, survey.since, survey.now)
         has_passed = verdict.state is None or not verdict.state.holds
         # An updated pod that is down may fail what passes without it.

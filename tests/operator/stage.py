@@ -284,8 +284,8 @@ class OperatorStage(stories.Steps):
         group: str | None = given.get("group", "ingester")
         if "bare" in words:
             labels = {}
-        if "zonal" in words:
-            group, labels[TOPOLOGY_KEYS[0]] = None, letter
+        if "zonal" in words or "zonal" in given:
+            group, labels[TOPOLOGY_KEYS[0]] = None, given.get("zonal", letter)
         zone = ZoneSpec(
             name=f"zone-{letter}",
             group=None if group == "none" else group,
