@@ -258,6 +258,9 @@ class Budgets(Feature):
         tasks.start("budget informer", self.kind.run(self._context.clock))
 
     async def wait_known(self) -> None:
+        """Wait until budgets are known, or are denied to a process that may list pods."""
+        await self.kind.wait_answered()
+        self.kind.doubt_denial()
         await self.kind.wait_answered()
 
     def start(self, tasks: TaskStack) -> None:

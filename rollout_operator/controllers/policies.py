@@ -414,6 +414,7 @@ class PolicyController(Feature):
         tasks.start("policy informer", self._kind.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
+        self._kind.doubt_denial()
         self._wake_all()
         super().start(tasks)
 

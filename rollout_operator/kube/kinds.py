@@ -57,6 +57,9 @@ class FollowedKind(Generic[Cached]):
         self._resource: Resource | None = None
         self._error: ApiError | None = None
         self._is_wanted = False
+        self._is_doubted = False
+        """Whether a denial does not count until it is given again."""
+        self._asked = asyncio.Event()
         self._answered = asyncio.Event()
         self._served = asyncio.Event()
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
@@ -84,7 +87,7 @@ class FollowedKind(Generic[Cached]):
 
     @property
     def is_forbidden(self) -> bool:
-        return isinstance(self._error, Denied)
+        return isinstance(self._error, Denied) and not self._is_doubted
 
     @property
     def watch_error(self) -> ApiError | None:
@@ -128,6 +131,17 @@ class FollowedKind(Generic[Cached]):
         if self._informer is not None:
             self._informer.refresh(cause)
 
+    def doubt_denial(self) -> None:
+        """Ask again at once where the kind was denied, for callers who see that others are not.
+
+        Until its role is bound, or for a moment after an API server has started, a process is
+        denied everything.
+        """
+        if isinstance(self._error, Denied):
+            self._is_doubted = True
+            self._answered.clear()
+            self._asked.set()
+
     async def wait_answered(self) -> None:
         """Wait until all objects are known, or why there are none."""
         await self._answered.wait()
@@ -166,18 +180,19 @@ class FollowedKind(Generic[Cached]):
         passes = 1
         while (resource := await self._find_served()) is None:
             wait = RETRY
-            if isinstance(self._error, NotFound | Denied):
+            if isinstance(self._error, NotFound | Denied) and not self._is_doubted:
                 self._answered.set()
                 # Soon at first: what is installed with the operator may come a moment after it.
                 # To watch definitions instead would need a right in the whole cluster.
                 wait = REFUSED_WATCHES.bound(passes)
                 wait = min(wait, FOLLOW_CHECK_INTERVAL) if self._may_go else wait
-            await clock.sleep(wait)
+            await race(asked=self._asked.wait(), due=clock.sleep(wait))
             passes += 1
         return resource
 
     async def _find_served(self) -> Resource | None:
         """Return the first version that can be listed; None leaves the reason in `_error`."""
+        self._asked.clear()
         absence: NotFound | None = None
         for resource in self._versions:
             try:
@@ -200,6 +215,8 @@ class FollowedKind(Generic[Cached]):
 
     def _record(self, error: ApiError) -> None:
         is_refusal = isinstance(error, NotFound | Denied)
+        if is_refusal and not self._asked.is_set():
+            self._is_doubted = False
         if isinstance(self._error, NotFound | Denied) and not is_refusal:
             log.debug("Kind not checked", kind=self.kind, err=error)
             return  # it says nothing of the kind: what was known stays

@@ -608,8 +608,9 @@ class OperatorStage(stories.Steps):
         """Show how many of the forged reviews were allowed."""
         return f"{sum(self.forged)} of {len(self.forged)} forgeries allowed"
 
-    async def do_forbid(self, verb: str, plural: str) -> None:
+    async def do_forbid(self, verb: str, plural: str, seconds: float = 1e6) -> None:
         self.sandbox.api.forbidden ^= {(OPERATOR, verb, plural)}  # permitted again by the second
+        asyncio.get_running_loop().call_later(float(seconds), self.sandbox.api.forbidden.clear)
 
     # The processes
 
