@@ -33,6 +33,7 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review, Scalable
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.planning.budgets import is_running
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse
 from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import bind_keys, log
@@ -71,6 +72,12 @@ class Configurations:
         self._process = process
         self._names = tuple(names) or ("",)
         self._stores: list[ConfigurationStore] = []
+        self._informers: list[Informer[Configuration]] = []
+
+    @property
+    def are_known(self) -> bool:
+        """Return whether all that there are have been read, and are followed still."""
+        return all(informer.age <= SNAPSHOT_LIMIT for informer in self._informers)
 
     def list_all(self) -> list[Configuration]:
         return [configuration for store in self._stores for configuration in store.list_all()]
@@ -110,7 +117,9 @@ class Configurations:
             store=store,
             field_selector=f"metadata.name={name}" if name else "",
         )
-        return self._process.make_informer(client, collection)
+        informer = self._process.make_informer(client, collection)
+        self._informers.append(informer)
+        return informer
 
 
 class _HealthCheckValidation(msgspec.Struct, frozen=True):

@@ -236,6 +236,7 @@ class Webhooks:
                 list_configurations=self._configurations.list_all,
                 confirm=self._confirm_bundle,
                 names=self._names,
+                are_known=lambda: self._configurations.are_known,
             ),
             process.metrics,
             process.clock,

@@ -58,6 +58,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """Has the bundle be no older than what its Secret holds."""
     names: Sequence[str]
     """DNS names that our certificate proves: a hook that calls another name is not ours."""
+    are_known: Callable[[], bool] = lambda: True
+    """Whether the caches are filled and live."""
 
 
 def is_ours(configuration: Configuration, namespace: str) -> bool:
@@ -159,11 +161,14 @@ class BundleInjector:
     def holds(self, bundle: bytes) -> bool:
         """Return whether every hook of ours in the caches has this bundle and no other.
 
-        True where there is none. What cannot be decoded does not count: it could not be written.
+        True where there is none, unless that is not known. What cannot be decoded does not count:
+        it could not be written.
         """
         wanted, names = _encode(bundle), self._what.names
         hooks = (hook for configuration in self._list_ours() for hook in configuration.webhooks)
-        return all(hook.ca_bundle == wanted for hook in hooks if _calls_us(hook, names))
+        return self._what.are_known() and all(
+            hook.ca_bundle == wanted for hook in hooks if _calls_us(hook, names)
+        )
 
     async def run(self) -> None:
         await both(self._resync(), self._work())

@@ -108,6 +108,7 @@ class BundleStage(Steps):
                 list_configurations=self._list_cached,
                 confirm=self._confirm,
                 names=NAMES,
+                are_known=lambda: self._is_cached,
             ),
             self._metrics,
             LoopClock(),
