@@ -385,7 +385,7 @@ class BudgetReports(Feature):
         try:
             again = await self._write(name)
         except NotElected:
-            return Result()
+            return Result(again=STATUS_REQUEUE_AFTER)  # if it is for this process again
         except NotFound as error:
             again = await self._find_missing(name, error)
         except ApiError as error:
