@@ -309,6 +309,8 @@ class Recorder:
             lasts = f"{WRITE_LASTS.total_seconds():g} s"
             raise UnknownOutcome(f"no answer within {lasts}", call="patch pods") from error
         except Denied as error:
+            if not error.is_by_role:
+                raise
             grant.record = ""
             self._report_forbidden(error)
             return None

@@ -245,7 +245,7 @@ class PodRecords:
         errors = await gather_all(self._put(pod, text) for pod in annotated)
         failures = [error for error in errors if error is not None]
         if failures and len(failures) == len(errors):
-            if all(isinstance(error, Denied) for error in failures):
+            if all(isinstance(error, Denied) and error.is_by_role for error in failures):
                 if not self._is_forbidden:
                     text = "Downscales are not recorded on pods: a crash would forget them"
                     log.warn(text, err=failures[0])

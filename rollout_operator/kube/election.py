@@ -343,7 +343,8 @@ class Election:
     def _record_denial(self, error: Denied | NotFound) -> timedelta:
         """Work alone where no other process can be elected either: no right, or no such kind."""
         is_led = self._held is not None or self._is_of_another(self._seen)
-        if self._state is not ElectionState.ALONE and not is_led:
+        is_lasting = isinstance(error, NotFound) or error.is_by_role
+        if self._state is not ElectionState.ALONE and not is_led and is_lasting:
             text = "No election is possible: only one process may run"
             log.warn(text, lease=self._name, err=error)
             self._turn(ElectionState.ALONE)

@@ -87,7 +87,8 @@ class FollowedKind(Generic[Cached]):
 
     @property
     def is_forbidden(self) -> bool:
-        return isinstance(self._error, Denied) and not self._is_doubted
+        error = self._error
+        return isinstance(error, Denied) and error.is_by_role and not self._is_doubted
 
     @property
     def watch_error(self) -> ApiError | None:

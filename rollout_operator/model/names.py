@@ -200,6 +200,11 @@ class Gone(ApiError):
 class Denied(ApiError):
     """Not authorised (401, or 403 by RBAC): a person must change the role it names."""
 
+    @property
+    def is_by_role(self) -> bool:
+        """Return whether nothing but the role is wrong: a credential may be renewed any moment."""
+        return self.status != 401
+
 
 class Refused(ApiError):
     """The API server refuses this object (admission, validation): try another."""

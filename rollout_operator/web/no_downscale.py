@@ -351,7 +351,7 @@ class NoDownscale:
             verdict = refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
             return replace(verdict, retry_after=_AGAIN)
         # What is not there or may not be read stays so: refusing would block it for good.
-        is_settled = isinstance(error, NotFound | Denied)
+        is_settled = isinstance(error, NotFound) or (isinstance(error, Denied) and error.is_by_role)
         if self._fails_closed and not is_settled:
             return refuse_decrease(change, Code.CANNOT_CHECK, f"{what}: {error}", status=RETRY)
         return allow(Code.CANNOT_CHECK, warning=f"{what}, allowing the change: {error}")

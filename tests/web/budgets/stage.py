@@ -206,14 +206,14 @@ class BudgetStage(ClientStage):
         for process in self.replicas.values():
             process.lack_budgets(Unreachable(why) if why else None)
 
-    async def do_forbidden(self) -> None:
+    async def do_forbidden(self, error: str = "denied") -> None:
         """Have the role show no budgets."""
-        await self.do_fail("denied", "list zoneaware")
+        await self.do_fail(error, "list zoneaware")
         async with TaskStack() as tasks:
             self.process.budgets.follow(tasks)
             await self.process.budgets.wait_known()
         await self.do_budget("ingester", "none")
-        self.process.lack_budgets(ERRORS["denied"])
+        self.process.lack_budgets(ERRORS[error])
 
     async def do_downscale(self, letter: str, start: str, end: str) -> None:
         """Have a zone be scaled down."""
@@ -291,8 +291,7 @@ class BudgetStage(ClientStage):
         verdict = await chosen.review(EVICTION_PATH, review, within)
         tree = json.loads(render_answer(review, verdict))
         assert (tree["apiVersion"], tree["response"]["uid"]) == (review.version, "u-1")
-        answer = tree["response"]
-        status = answer.get("status", {})
+        status = (answer := tree["response"]).get("status", {})
         text = str(status.get("message", ""))
         self.answer = {"text": text, "warnings": answer.get("warnings", [])}
         code = str(verdict.reason.code)
