@@ -33,7 +33,6 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review, Scalable
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.planning.budgets import is_running
-from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse
 from rollout_operator.telemetry.exposition import Counter
 from rollout_operator.telemetry.logs import bind_keys, log
@@ -61,6 +60,8 @@ LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
 _WRITE_LIMIT: Final = timedelta(seconds=1)
 # A namespace of which a review is the first sign is listed in a few milliseconds.
 _KNOWN_WITHIN: Final = timedelta(seconds=1)
+# Of webhook configurations, which are listed anew every four minutes: no decision is urgent.
+_LIVE_LIMIT: Final = timedelta(minutes=5)
 Begin = Callable[[str], Awaitable[None]]
 
 
@@ -77,7 +78,7 @@ class Configurations:
     @property
     def are_known(self) -> bool:
         """Return whether all that there are have been read, and are followed still."""
-        return all(informer.age <= SNAPSHOT_LIMIT for informer in self._informers)
+        return all(informer.age <= _LIVE_LIMIT for informer in self._informers)
 
     def list_all(self) -> list[Configuration]:
         return [configuration for store in self._stores for configuration in store.list_all()]
