@@ -139,6 +139,8 @@ class DisruptionController:
             except (Conflict, NotFound):
                 return REQUEUE_AFTER
             except Denied as error:  # then it expires, see `RECORD_COUNTS`
+                if not error.is_by_role:
+                    raise
                 log.warn("Record of a disruption cannot be removed", pod=pod.name, err=error)
                 again = RETRY_FORBIDDEN
         self._release(pod)
