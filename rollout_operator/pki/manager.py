@@ -12,7 +12,7 @@ import sys
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
@@ -101,6 +101,8 @@ class _SecretApi(Protocol):
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes: ...
 
+    def server_time(self) -> datetime | None: ...
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
@@ -139,6 +141,9 @@ class SecretStore:
 
     def __str__(self) -> str:
         return f"secret {self._namespace}/{self._name}"
+
+    def server_time(self) -> datetime | None:
+        return self._api.server_time()
 
     async def fetch(self) -> Stored:
         try:
@@ -388,7 +393,7 @@ class CertificateController:
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
             found = await self._examine_stored(stored)
-            now = self._clock.now()
+            now = self._now()
             facts = self._read_facts(found)
             marks = self._read_marks(stored, found.leaf_name)
             decision = plan_secret(marks, facts, self._wanted, now)
@@ -459,7 +464,7 @@ class CertificateController:
 
     async def _successor(self, stored: Stored, decision: Decision) -> KeyMaterial:
         """Return what to write: what we serve where the Secret was spoilt, else the next step."""
-        now = self._clock.now()
+        now = self._now()
         mine = self._served
         if (
             decision.step is CertificateStep.START_OVER
@@ -468,6 +473,8 @@ class CertificateController:
         ):
             log.warn("Restoring certificate from memory", secret=self._store)
             return mine.material
+        # Of several API servers one may be ahead: a certificate is to be valid for all.
+        now = min(now, self._clock.now())
         issue = Issue(decision=decision, wanted=self._wanted, now=now)
         issued = await self._ask(Question(material=stored.material, issue=issue))
         # It is read back in a moment, and known then.
@@ -490,10 +497,14 @@ class CertificateController:
             if self._publisher is not None:
                 self._publisher.publish(found.bundle)
 
+    def _now(self) -> datetime:
+        """Return the API server's time, by which it judges what is served; else ours."""
+        return self._store.server_time() or self._clock.now()
+
     def _until(self, decision: Decision) -> timedelta:
         if decision.requeue_at is None:
             return CHECK_EVERY
-        left = decision.requeue_at - self._clock.now()
+        left = decision.requeue_at - self._now()
         return min(max(left, _SOONEST), CHECK_EVERY)
 
     def _report(self, decision: Decision) -> None:

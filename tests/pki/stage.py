@@ -62,6 +62,7 @@ class SecretClient(FakeClient):
         """Hold what another client has stored."""
         super().__init__((), ())
         self._version = 100
+        self.server_time: Callable[[], datetime | None] = lambda: None
         if data is not None:
             self.store(data, **metadata)
 
@@ -157,13 +158,6 @@ class Rig:
         """Start the controller; one that goes on trying for real seconds fails the test."""
         async with asyncio.timeout(10):
             await self.controller.start()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["Rig"]:
-        """Start the controller and let it run."""
-        await self.start()
-        async with background(self.controller):
-            yield self
 
 
 def read_expiry(metrics: Metrics) -> dict[str, datetime]:
@@ -313,6 +307,10 @@ class SecretStage(Steps):
 
     async def do_wait(self, seconds: float) -> None:
         await self._clock.advance(timedelta(seconds=seconds))
+
+    async def do_server(self, hours: str) -> None:
+        """Have the clock of the API server be so far ahead of ours."""
+        self._secrets.server_time = lambda: self._clock.now() + timedelta(hours=float(hours))
 
     async def do_jump(self, days: str) -> None:
         """Let days go by in which the machine sleeps."""

@@ -104,7 +104,9 @@ async def see_start(secrets: SecretClient) -> str:
 
 async def see_overwritten(spoil: Callable[[Data], Data], *, uid: str) -> str:
     """Return what becomes of a Secret that another client writes while a replica runs."""
-    async with Rig(SecretClient()).running() as rig:
+    rig = Rig(SecretClient())
+    await rig.start()
+    async with background(rig.controller):
         before, served = rig.secrets.data, rig.served
         found = spoil(before)
         rig.secrets.store(found, uid=uid)
