@@ -491,6 +491,8 @@ class Fleet:
                 for engine in tuple(self._engines.values()):
                     await engine.known.wait()
         await self._has_known.wait()
+        if self._wait_found is not None:
+            await self._wait_found()  # a denial may be of before any namespace could be read
 
     async def _finish_work(self) -> None:
         self._process.stopping_since = self._process.clock.elapsed()
@@ -604,7 +606,10 @@ class _Discovery:
         return self._sets.is_forbidden
 
     async def wait_answered(self) -> None:
+        """Wait until namespaces are found, or may not be: what was denied before is asked again."""
+        self._sets.doubt_denial()
         await self._answered.wait()
+        await self._sets.wait_answered()
 
     async def run(self) -> None:
         clock = self._process.clock
