@@ -268,7 +268,7 @@ class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why it is not ready."""
     since: Time | None = None
-    """Since when it is ready, or else exists."""
+    """Since when it is ready, or is not; absent where that is not known."""
 
 
 class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,6 +116,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Running, not terminating, condition Ready, every container ready and running."""
     ready_since: datetime | None = None
     """Last transition of Ready, if `is_ready`."""
+    unready_since: datetime | None = None
+    """The same if it is not, or its creation before it has the condition; for display only."""
     was_ready: bool = False
     """Not ready now, and its status shows that it was before."""
     never_ready: bool = False

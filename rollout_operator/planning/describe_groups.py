@@ -363,14 +363,16 @@ def _describe_pod(readiness: Readiness, ordinal: int, pod: Pod, group: Group) ->
     patience = timedelta(seconds=sts.min_ready_seconds)
     why = find_why(pod, patience, group.deletions, group.now)
     down = None if why is None else Down(pod=pod, why=why, gaps_below=0)
+    state = PodState.READY if down is None else _choose_state(down, group.now)
+    since = pod.ready_since or pod.created if pod.is_ready else pod.unready_since
     return PodDescription(
         name=pod.name,
         ordinal=ordinal,
-        state=PodState.READY if down is None else _choose_state(down, group.now),
+        state=state,
         revision=pod.revision or "",
         is_updated=_is_updated(pod, sts),
         why="" if down is None else cut(render_why(readiness, down)),
-        since=pod.ready_since if pod.is_ready and pod.ready_since is not None else pod.created,
+        since=None if state is PodState.GOING else since,
     )
 
 

@@ -79,13 +79,13 @@ def read_group(text: str, *given: Zone) -> Group:
     It has the zones `given`, too.
 
     `lately` is a zone that was scaled down an hour ago and waits for twelve, `left` one that left
-    while it was short. `pod` changes pods, all of a zone where it ends in `*`; `ready_for` and
-    `age` are seconds. `twin` adds a second pod of a name, `lost` one that cannot be read, `stale`
-    is the age of the view, `other` another operator's last pods and for how many seconds it is left
-    alone; other words are kinds of deletions. Names of pods may be short, such as `a-0`.
-    `pending a-3 a-4 status=4` are pods without a node, `starting a-0` ones on their way up, and
-    `newcomers a 3 3 4 settles=9` is what was seen of a zone: from which count on, and which,
-    nothing has been used. `gate b waits room=1` is what a health check says of a zone.
+    while it was short. `pod` changes pods, all of a zone where it ends in `*`; `ready_for` (or not
+    ready) and `age` are seconds. `twin` adds a second pod of a name, `lost` one that cannot be
+    read, `stale` is the age of the view, `other` another operator's last pods and for how many
+    seconds it is left alone; other words are kinds of deletions. Names of pods may be short, such
+    as `a-0`. `pending a-3 a-4 status=4` are pods without a node, `starting a-0` ones on their way
+    up, and `newcomers a 3 3 4 settles=9` is what was seen of a zone: from which count on, and
+    which, nothing has been used. `gate b waits room=1` is what a health check says of a zone.
     """
     zones: list[Zone] = [*given]
     departed: list[Zone] = []
@@ -161,10 +161,10 @@ def _spell(text: str) -> str:
 def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:
     """Return the zone with some of its pods changed, as `read_group` says."""
     given = {key: value for key, value in changes.items() if key != "status"}
-    if "ready_for" in given:
-        given["ready_since"] = NOW - timedelta(seconds=float(str(given.pop("ready_for"))))
-    if "age" in given:
-        given["created"] = NOW - timedelta(seconds=float(str(given.pop("age"))))
+    for key, field in (("age", "created"), ("ready_for", "ready_since")):
+        if key in given:
+            given[field] = NOW - timedelta(seconds=float(str(given.pop(key))))
+            given["unready_since"] = given[field]
     pods = [
         msgspec.structs.replace(pod, **given)
         if pod.name in names or f"{base.sts.name}-*" in names

@@ -157,6 +157,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         is_disrupted=_is_disrupted(status),
         is_ready=not why_not_ready,
         ready_since=None if why_not_ready else _ready_since(wire, annotations),
+        unready_since=_unready_since(wire) if why_not_ready else None,
         was_ready=been_ready is True,
         never_ready=been_ready is False,
         is_crash_looping=bool(why_not_ready) and is_crash_looping(status),
@@ -356,6 +357,15 @@ def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:
         where = "status.conditions[type=Ready].lastTransitionTime"
         who = f"Pod {one_line(wire.metadata.namespace)}/{one_line(wire.metadata.name)}"
         raise DecodeError(f"{who}: {where}: no instant: {show_value(texts[-1])}") from error
+
+
+def _unready_since(wire: WirePod) -> datetime | None:
+    conditions = (wire.status.conditions if wire.status is not None else None) or ()
+    ready = [condition for condition in conditions if condition.type == "Ready"]
+    if not ready:
+        return wire.metadata.creation_timestamp
+    # True is a claim that its containers contradict: since when is not known.
+    return None if ready[-1].status == "True" else _read_instant(ready[-1].last_transition_time)
 
 
 def _read_instant(text: str | None) -> datetime | None:
