@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from rollout_operator.model.description import Explanation
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable, Zone
-from rollout_operator.model.outcome import Code, Plan, Reason, ReplacePods, Severity
+from rollout_operator.model.outcome import HOLDING_ZONE, Code, Plan, Reason, ReplacePods, Severity
 from rollout_operator.model.policy import PolicyPlan
-from rollout_operator.planning.describe_groups import MOST_REASONS, describe_reason
+from rollout_operator.planning.describe_groups import MOST_REASONS, SCALING, describe_reason
 from rollout_operator.planning.readiness import (
     Down,
     Readiness,
@@ -222,7 +222,9 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
     action, wait = choose_pods(readiness, limit)
     if action is None and wait is not None:
         yield wait
-    yield from _list_reported(place)
+    # What holds only counts of replicas keeps no outdated pod.
+    counts = SCALING | HOLDING_ZONE
+    yield from (wait for wait in _list_reported(place) if wait.code not in counts)
 
 
 def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
