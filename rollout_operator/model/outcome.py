@@ -116,7 +116,7 @@ class Code(StrEnum):
         "bring its StatefulSet back and its pods up, or wait; scale a zone to 0 to remove it")
     OTHER_OPERATOR = ("other_operator", Family.WAITS,
         "another operator rolls the group out, or somebody deletes its pods",
-        "stop one of the two operators")
+        "stop the other operator, if there is one")
     DRIVEN_BY_POLICY = ("driven_by_policy", Family.WAITS,
         "a MultiAZRollout replaces the pods of the group, not its label")
     POLICIES_NOT_READ = ("policies_not_read", Family.WAITS,

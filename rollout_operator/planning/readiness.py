@@ -532,7 +532,7 @@ def _explain_driver(driver: str) -> Reason:
 
 
 def _explain_other(other: OtherRollout) -> Reason:
-    stable_text = "another operator rolls this group out"
+    stable_text = "another operator, or somebody, deletes pods of this group"
     text = (
         f"{stable_text}: {join_names(other.pods)} were outdated and ready, and were deleted within "
         f"{LEFT_ALONE.total_seconds():.0f}s without this process, which goes on "
