@@ -58,6 +58,8 @@ _SOONEST: Final = timedelta(milliseconds=100)
 _START_LIMIT: Final = timedelta(seconds=60)
 # Of what only a person can mend the first failure is logged, then one every five minutes.
 _REPORTED_EVERY: Final = 15
+# No API server is so far ahead of another.
+_AHEAD: Final = timedelta(days=1)
 # Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
 # It takes less than a tenth of a second of a processor, of which there may be a tenth as well.
@@ -473,8 +475,9 @@ class CertificateController:
         ):
             log.warn("Restoring certificate from memory", secret=self._store)
             return mine.material
-        # Of several API servers one may be ahead: a certificate is to be valid for all.
-        now = min(now, self._clock.now())
+        # Of several API servers one may be ahead: a certificate is to be valid for all. Where our
+        # clock is far behind, it would be over already.
+        now = max(min(now, self._clock.now()), now - _AHEAD)
         issue = Issue(decision=decision, wanted=self._wanted, now=now)
         issued = await self._ask(Question(material=stored.material, issue=issue))
         # It is read back in a moment, and known then.
