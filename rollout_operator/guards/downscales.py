@@ -345,35 +345,30 @@ class Downscales:
     ) -> Underway | None:
         """Return a downscale of the group that may still persist; `but` leaves a set out.
 
-        It is of this process, or announced by a mark on `sets`, those of the group.
+        It is of this process, or announced by a mark on `sets`, those of the group. What began
+        before one of them came to the group counts as well.
         """
-        if group is None:
-            return None
+        members = tuple(sets)
+        uids = {sts.uid for sts in members}
+
+        def is_of(set_uid: Uid, other: GroupName | None) -> bool:
+            return set_uid != but and (set_uid in uids or (group is not None and other == group))
+
         for reservation in self._list_reservations():
-            is_other = reservation.group == group and reservation.key.set_uid != but
-            if is_other and reservation.state is not ReservationState.PERSISTED:
+            is_over = reservation.state is ReservationState.PERSISTED
+            if not is_over and is_of(reservation.key.set_uid, reservation.group):
                 return _underway(reservation)
         for set_uid, announced in self._announced.items():
-            if announced.group == group and set_uid != but:
+            if is_of(set_uid, announced.group):
                 return announced.underway
-        return self.intents.find(sets, but=but)
+        return self.intents.find(members, but=but)
 
     def find_among(self, sets: Iterable[StatefulSet]) -> Underway | None:
         """Return a downscale of any of `sets`, or of their groups, that may still persist."""
-        groups: dict[GroupName, list[StatefulSet]] = {}
-        alone = set[Uid]()
+        groups: dict[GroupName | None, list[StatefulSet]] = {}
         for sts in sets:
-            if sts.group is None:
-                alone.add(sts.uid)
-            else:
-                groups.setdefault(sts.group, []).append(sts)
-        found = [self.find_underway(group, members) for group, members in groups.items()]
-        found += [
-            _underway(reservation)
-            for reservation in self._list_reservations()
-            if reservation.key.set_uid in alone
-            and reservation.state is not ReservationState.PERSISTED
-        ]
+            groups.setdefault(sts.group, []).append(sts)
+        found = (self.find_underway(group, members) for group, members in groups.items())
         return next((underway for underway in found if underway is not None), None)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:

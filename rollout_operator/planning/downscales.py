@@ -167,6 +167,8 @@ class DownscaleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the set belongs to a rollout group."""
     times: Mapping[Uid, datetime] | None
     """Downscales of other zones; None where they were not read for a repeated request."""
+    recalled: Mapping[Uid, datetime] = {}
+    """Those of them that this process remembers."""
     source: TimesSource
     earlier: EarlierDownscale | None
     cluster_domain: str
@@ -203,15 +205,11 @@ def find_blocker(
         lost = min(group.unreadable, key=lambda lost: lost.name)
         why = f"finding other statefulsets failed. {lost.kind} {lost.name}: {lost.error}"
         return Blocker(Code.GROUP_NOT_READ, why)
-    if group.downscale is not None:
-        why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
-        return Blocker(Code.OTHER_DOWNSCALE_UNDERWAY, why, RETRY)
-    others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
-    recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now, source)
-    if recent is not None:
-        return recent
+    if blocker := _find_other_downscale(scaled, group, times, source):
+        return blocker
     if takes_newcomers_only(scaled, decrease, group):
         return None  # D-67: no data is lost by it
+    others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
     for readiness in measure_departed(group):
         if not readiness.is_whole:
             left = explain_left(readiness)
@@ -221,6 +219,16 @@ def find_blocker(
         if why:
             return _block_unsettled(decrease, scaled, group, other, why)
     return None
+
+
+def _find_other_downscale(
+    scaled: StatefulSet, group: Group, times: Mapping[Uid, datetime], source: TimesSource
+) -> Blocker | None:
+    if group.downscale is not None:
+        why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
+        return Blocker(Code.OTHER_DOWNSCALE_UNDERWAY, why, RETRY)
+    others = [zone.sts for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
+    return find_recent_downscale(scaled, others, times, group.now, source)
 
 
 def assess_neighbours(
@@ -253,6 +261,13 @@ def plan_reservation(snapshot: DownscaleSnapshot) -> ReservationPlan | Verdict:
         )
         if refusal is not None:
             return refusal
+    elif snapshot.is_grouped:
+        # While it waited to be written, a zone may have been scaled down in another group.
+        blocker = _find_other_downscale(
+            zone.sts, snapshot.group, snapshot.recalled, snapshot.source
+        )
+        if blocker is not None:
+            return refuse_decrease(decrease, blocker.code, blocker.why, status=blocker.status)
     pods = choose_pods_to_prepare(decrease, zone, snapshot.target, snapshot.cluster_domain)
     if isinstance(pods, Verdict):
         return pods

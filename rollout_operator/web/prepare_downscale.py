@@ -453,6 +453,7 @@ async def _reserve_downscale(
             group=replace(group, now=context.server_time(), downscale=underway),
             is_grouped=bool(request.group),
             times=None if seen is None else seen.times,
+            recalled=context.records.recall(sets),
             source=context.records.source,
             earlier=_find_earlier(context, request, group),
             cluster_domain=context.cluster_domain,
