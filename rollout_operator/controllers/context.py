@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Uid, Unreachable
-from rollout_operator.model.objects import Group, HealthGate, Pod, StatefulSet
+from rollout_operator.model.objects import Group, HealthGate, OtherRollout, Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, RecordRevision, Replacement, Verdict
 from rollout_operator.model.scaling import Review, Scalable, ScaleZone
 from rollout_operator.planning.events import (
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from rollout_operator.kube.nodes import FollowedNodes
     from rollout_operator.outbound import Outbound
 
+FindOther: TypeAlias = Callable[[GroupName, Sequence[StatefulSet]], OtherRollout | None]
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
 _PAGES: Final = 2
@@ -395,6 +396,8 @@ class Context:
         self.events = Events(self, self._make_event_sender())
         self.find_driver: Callable[[GroupName], str | None] = lambda group: None
         """Returns the MultiAZRollout that replaces the pods of a group."""
+        self.find_other_rollout: FindOther = lambda group, sets: None
+        """Returns the rollout of a group by another operator."""
         self.find_gates: Callable[[Group], Mapping[Uid, HealthGate]] = lambda group: {}
         """Returns what health checks say of the StatefulSets of a group."""
 

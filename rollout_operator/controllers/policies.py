@@ -9,7 +9,7 @@ Imported only where policies are switched on.
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -73,6 +73,7 @@ from rollout_operator.model.objects import (
     AnySet,
     Group,
     LabelSelector,
+    OtherRollout,
     StatefulSet,
     Unreadable,
 )
@@ -387,10 +388,20 @@ class PolicyController(Feature):
             watches=(*observer.watches, self._kind),
             # Of any label group that the policy drives (MAZ-35).
             find_downscale=lambda group, sets: downscales.find_among(sets),
+            find_other_rollout=lambda group, sets: self._find_other_rollout(sets),
             find_driver=lambda group: None,
             find_gates=lambda group: self._context.find_gates(name_of_policy(group)),
             find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
         )
+
+    def _find_other_rollout(self, sets: Sequence[StatefulSet]) -> OtherRollout | None:
+        """Return the rollout of a label group of some StatefulSets by another operator (D-73)."""
+        groups: dict[GroupName, list[StatefulSet]] = {}
+        for sts in sets:
+            if sts.group is not None:
+                groups.setdefault(sts.group, []).append(sts)
+        found = (self._context.find_other_rollout(*group) for group in groups.items())
+        return next((other for other in found if other is not None), None)
 
     def _connect(self) -> None:
         context = self._context

@@ -196,6 +196,7 @@ class RolloutController(Feature):
             context.clock,
             lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
         )
+        context.find_other_rollout = self.others.find
         self.observer = observer = dataclasses.replace(
             context.make_observer(context.open("observing", Priority.READ)),
             find_other_rollout=self.others.find,
