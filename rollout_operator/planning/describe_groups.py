@@ -409,8 +409,11 @@ def describe_group(
         for zone, readiness in zip(zones, readinesses, strict=True)
     )
     steps = _list_steps(group, plan.actions, turn)
-    plan = _complete(plan, readinesses, steps, group.now)
-    progress = _describe_progress(group, zones, readinesses)
+    # Of a pod that is missing or on its way out nothing tells since when.
+    is_stuck = since is not None and group.now - since >= _START_LIMIT
+    is_stuck |= any(_is_stuck(readiness, group.now) for readiness in readinesses)
+    plan = _complete(plan, readinesses, steps, is_stuck=is_stuck)
+    progress = _describe_progress(group, zones, readinesses, is_stuck=is_stuck)
     phase = _choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
     headline = _choose_headline(plan, phase, steps)
@@ -507,14 +510,14 @@ def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:
 
 
 def _complete(
-    plan: Plan, readinesses: Sequence[Readiness], steps: Sequence[Step], now: datetime
+    plan: Plan, readinesses: Sequence[Readiness], steps: Sequence[Step], *, is_stuck: bool
 ) -> Plan:
     """Return the plan with a reason where it says done and the group is no longer whole.
 
     Pods that have been starting for too long may need more than time.
     """
     short = [readiness for readiness in readinesses if not readiness.is_whole]
-    if any(_is_stuck(readiness, now) for readiness in readinesses):
+    if is_stuck:
         plan = dataclasses.replace(plan, waits=tuple(map(_raise_start, plan.waits)))
     if steps or not short or any(wait.code is not Code.UP_TO_DATE for wait in plan.waits):
         return plan
@@ -528,7 +531,7 @@ def _raise_start(wait: Reason) -> Reason:
 
 
 def _describe_progress(
-    group: Group, zones: Sequence[Zone], readinesses: Sequence[Readiness]
+    group: Group, zones: Sequence[Zone], readinesses: Sequence[Readiness], *, is_stuck: bool
 ) -> _Progress:
     # Of a paused zone no revision is recorded, however long it has been rolled out.
     is_due = any(
@@ -544,7 +547,7 @@ def _describe_progress(
     )
     return _Progress(
         is_due=is_due,
-        is_coming_up=not any(_is_stuck(readiness, group.now) for readiness in readinesses),
+        is_coming_up=not is_stuck,
         is_whole=all(readiness.is_whole for readiness in readinesses),
         is_scaling=group.downscale is not None or is_going or is_growing,
     )

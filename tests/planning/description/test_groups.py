@@ -205,10 +205,11 @@ def test_times_of_the_decision_are_kept() -> None:
 
     assert (described.since, described.looked, described.underway_since) == (BEFORE, NOW, NOW)
     text = "zone-a-0 is at revision prev, zone-a wants last"
-    assert described.steps == (
-        Step(code=Code.POD_OUTDATED, text=text, zone="zone-a", pod="zone-a-0"),
-    )
-    assert [one.text for one in described.waits] == ["as it was before"]
+    step = Step(code=Code.POD_OUTDATED, text=text, zone="zone-a", pod="zone-a-0")
+    assert (described.steps, [one.text for one in described.waits]) == ((step,), [wait.text])
+    stays = read_group("prev a -pp; prev b")  # a pod that does not come back
+    shown = (describe_group(stays, plan_group(stays), NOW, since) for since in (BEFORE, OLD))
+    assert [one.phase for one in shown] == ["rolling out", "waiting"]
 
 
 def test_what_only_the_acting_process_knows_comes_with_its_plan() -> None:
