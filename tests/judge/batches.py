@@ -71,6 +71,7 @@ class Pause(msgspec.Struct):
 
 class PolicyWorld(msgspec.Struct):
     world: World
+    deletes: Mapping[int, Delete]
     outages: dict[str, Outage] = {}  # by pod name, the newest of each
     pauses: dict[str, Pause] = {}  # by UID of a policy
     open: list[PolicyDisruption] = []
@@ -177,6 +178,11 @@ class PolicyCase(msgspec.Struct, frozen=True):
         # Late on its way, it was sent before the last one was recorded.
         if is_same or self.delete.sent_at < last.at:
             return True
+        # A delete of the same without an answer may still be carried out.
+        sent, uid = self.delete.sent_at, self.pod.uid
+        before = (one for one in self.state.deletes.values() if batch.at <= one.sent_at < sent)
+        if any(one.precondition[0] == uid and (one.is_late or one.is_lost) for one in before):
+            return True
         sets = self.state.world.window(self.owner.uid, self.known)
         is_for = last.set_name == self.owner.name
         has_changed = any(one.update_revision != last.revision for one in [self.owner, *sets])
@@ -223,10 +229,10 @@ def list_broken(book: Book) -> Iterator[Violation]:
     if not policies.owned.begins:
         return
     yield from _list_misnumbered(book)
-    deletes = map_deletes(book)
-    state = PolicyWorld(World(spares_new=not book.promises.is_observed))
+    state = PolicyWorld(World(spares_new=not book.promises.is_observed), map_deletes(book))
     for write in book.writes:
-        requested, owned = deletes.get(write.commit.call), policies.owned.find(write.at) or {}
+        requested = state.deletes.get(write.commit.call)
+        owned = policies.owned.find(write.at) or {}
         if write.ended_pod is not None and requested is not None:
             state.forget_left(owned)
             yield from _judge_end(state, book, policies, (write, requested))

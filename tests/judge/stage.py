@@ -240,9 +240,6 @@ class HistoryBuilder(msgspec.Struct):
         spec = {"selector": {"matchLabels": {}}, **spec}
         return self.write(at, api.ZONE_BUDGETS, name, {"metadata": {"name": name}, "spec": spec})
 
-    def unbudget(self, at: float) -> Self:
-        return self.remove(at, api.ZONE_BUDGETS, "ingester")
-
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
         reported = {"replicas": replicas if status is None else status}
         after: JsonObject = {"spec": {"replicas": replicas}, "status": reported}
