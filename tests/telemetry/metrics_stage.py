@@ -120,7 +120,8 @@ class MetricsStage(Steps):
 
     async def do_post(self, group: str, *words: str) -> str:
         """Post the plan of rollouts, or with `scaling` that of counts; show when to look again."""
-        due = self.states.post(_read_plan(group, words), _read_subject(words))
+        subject = Subject.SCALING if "scaling" in words else Subject.ROLLOUT
+        due = self.states.post(_read_plan(group, words), subject)
         return f"due in {due.total_seconds():g}s" if due else ""
 
     async def do_carry(self, group: str, *words: str) -> None:
@@ -296,10 +297,6 @@ def _read_plan(group: str, words: Sequence[str], actions: tuple[Action, ...] = (
         problems=tuple(one for is_problem, one in reasons if is_problem),
         progress=progress or None,
     )
-
-
-def _read_subject(words: Sequence[str]) -> Subject:
-    return Subject.SCALING if "scaling" in words else Subject.ROLLOUT
 
 
 def _record() -> Action:

@@ -133,17 +133,13 @@ def read_spec(texts: Mapping[str, str]) -> dict[str, Any]:
     return {key: _READ.get(kinds[key], kinds[key])(text) for key, text in texts.items()}
 
 
-def _read_limit(text: str) -> IntOrPercent:
-    return IntOrPercent(int(text.removesuffix("%")), is_percent=text.endswith("%"))
-
-
 _TIMES: Final = ("start", "completion")
 _OWN: Final = {
     "at", "batch", "clock", "initial", "newcomers", "nowhere", "shared", "spans", "spec",
 }  # fmt: skip
 _READ: Final[Mapping[type, Callable[[str], object]]] = {
     timedelta: lambda text: seconds(float(text)),
-    IntOrPercent: _read_limit,
+    IntOrPercent: lambda text: IntOrPercent(int(text.rstrip("%")), is_percent="%" in text),
 }
 
 
