@@ -189,6 +189,7 @@ _ERRORS: Final = (
     Failure.UNAVAILABLE,
     Failure.GATEWAY_TIMEOUT,
     Failure.GATEWAY_TIMEOUT_COMMITTED,
+    Failure.UNAUTHORIZED,
 )
 OF_PODS: Final = (
     Failure.REFUSED,

@@ -49,6 +49,8 @@ class Failure(StrEnum):
     """504"""
     GATEWAY_TIMEOUT_COMMITTED = "gateway_timeout_committed"
     """504 of a request that is carried out all the same."""
+    UNAUTHORIZED = "unauthorized"
+    """401 of an API server that starts, or cannot look the token up."""
 
     # Requests to pods.
 
@@ -78,8 +80,6 @@ class Failure(StrEnum):
 
     DENIED = "denied"
     """403 of a webhook."""
-    UNAUTHORIZED = "unauthorized"
-    """401 of a token that has ended, which the client has no other one for."""
 
 
 @unique
