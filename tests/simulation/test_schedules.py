@@ -54,7 +54,7 @@ def test_a_profile_comes_by_the_seed_alone() -> None:
 @pytest.mark.slow
 def test_calls_of_pods_fail_in_all_ways() -> None:
     faults: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(18):
         faults.update(run(get_scenario("s6-small"), seed).faults)
 
     assert {kind for kind in KINDS_OF_CALLS if faults[kind] < LEAST_OF_EACH} == set()
