@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Patcher
+from rollout_operator.model.decode.objects import LONGEST_RECORD
 from rollout_operator.model.names import (
     DOWNSCALE_RECORD,
     PREPARE_DOWNSCALE,
@@ -220,6 +221,7 @@ COPIES: Final = 4
 _FURTHEST_AHEAD: Final = timedelta(minutes=5)
 
 _DECODER: Final = msgspec.json.Decoder(DownscaleRecord)
+_PATH: Final = f"/metadata/annotations/{DOWNSCALE_RECORD.replace('/', '~1')}"
 
 
 class PodRecords:
@@ -263,19 +265,30 @@ class PodRecords:
         return bool(self._by) and record.by == self._by and is_of_set
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
-        """Remove the records of these pods; return the first error. Pods may be gone."""
-        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_record)
+        """Remove the records that these pods show; return the first error. Pods may be gone."""
+        errors = await gather_all(self._remove(pod) for pod in pods if pod.downscale_record)
         return next((error for error in errors if error is not None), None)
 
-    async def _put(self, pod: Pod, text: str | None) -> ApiError | None:
-        patch: JsonObject = {
-            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_RECORD: text}},
-        }
+    async def _put(self, pod: Pod, text: str) -> ApiError | None:
+        annotations: JsonObject = {DOWNSCALE_RECORD: text}
+        return await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": annotations}})
+
+    async def _remove(self, pod: Pod) -> ApiError | None:
+        # A request that arrives late must not take the record of a later downscale.
+        steps: list[JsonObject] = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": _PATH, "value": pod.downscale_record},
+            {"op": "remove", "path": _PATH},
+        ]
+        if len(pod.downscale_record) > LONGEST_RECORD:
+            del steps[1]  # it was cut
+        error = await self._patch(pod, steps)
+        # Gone or replaced: there is no record to remove.
+        return None if isinstance(error, NotFound | Conflict) else error
+
+    async def _patch(self, pod: Pod, patch: JsonObject | list[JsonObject]) -> ApiError | None:
         try:
             await self._client.patch(PODS, pod.namespace, pod.name, patch)
-        except (NotFound, Conflict) as error:
-            # Gone or replaced: there is no record to remove.
-            return None if text is None else error
         except ApiError as error:
             return error
         return None

@@ -187,7 +187,8 @@ def settle_batch(
         is_complete = _is_complete(batch, readinesses, departed)
         return replace(batch, completion=latest) if is_complete else batch
     completion = min(batch.completion, latest)
-    if now - completion >= policy.interval or all(readiness.is_whole for readiness in readinesses):
+    is_whole = all(readiness.is_whole for readiness in (*readinesses, *departed))
+    if is_whole or now - completion >= policy.interval:
         return replace(batch, completion=completion)
     # Opened again, a batch for another revision would be superseded and need no pause.
     is_current = any(_is_for(batch, readiness) for readiness in readinesses)
@@ -307,13 +308,13 @@ def _is_complete(
 ) -> bool:
     """Return whether the pods of a batch are back and no pod of the policy is unavailable.
 
-    A pod that is back at another revision goes with a later batch. The batch of a StatefulSet that
-    left the policy ends once that no longer counts: a pause follows (MAZ-41).
+    Zones that left the policy while they were short count as long as others wait for them
+    (MAZ-41). A pod that is back at another revision goes with a later batch.
     """
-    if not all(readiness.is_whole for readiness in readinesses):
+    if not all(readiness.is_whole for readiness in (*readinesses, *departed)):
         return False
     if all(readiness.sts.name != batch.set_name for readiness in readinesses):
-        return all(readiness.is_whole for readiness in departed)
+        return True
     if not any(map(count_outdated, readinesses)):
         return True  # also one for another revision: no other batch ends it
     return any(

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.judge.book import NO_TIME, Book, World, Write
-from tests.judge.deletes import Delete, map_deletes
+from tests.judge.deletes import Delete, list_unanswered, map_deletes
 from tests.judge.objects import Json, Pod, Set
 from tests.judge.policies import (
     Owned,
@@ -71,7 +71,7 @@ class Pause(msgspec.Struct):
 
 class PolicyWorld(msgspec.Struct):
     world: World
-    deletes: Mapping[int, Delete]
+    deletes: dict[int, Delete]
     outages: dict[str, Outage] = {}  # by pod name, the newest of each
     pauses: dict[str, Pause] = {}  # by UID of a policy
     open: list[PolicyDisruption] = []
@@ -178,10 +178,8 @@ class PolicyCase(msgspec.Struct, frozen=True):
         # Late on its way, it was sent before the last one was recorded.
         if is_same or self.delete.sent_at < last.at:
             return True
-        # A delete of the same without an answer may still be carried out.
-        sent, uid = self.delete.sent_at, self.pod.uid
-        before = (one for one in self.state.deletes.values() if batch.at <= one.sent_at < sent)
-        if any(one.precondition[0] == uid and (one.is_late or one.is_lost) for one in before):
+        unanswered = list_unanswered(self.state.deletes, self.delete)
+        if any(one.sent_at >= batch.at for one in unanswered):
             return True
         sets = self.state.world.window(self.owner.uid, self.known)
         is_for = last.set_name == self.owner.name

@@ -80,6 +80,13 @@ class Delete(msgspec.Struct, frozen=True):
         return str(found.get("uid") or ""), str(found.get("resourceVersion") or "")
 
 
+def list_unanswered(deletes: dict[int, Delete], delete: Delete) -> list[Delete]:
+    """Return the earlier deletes of the same pod that could still be carried out."""
+    uid, before = delete.precondition[0], delete.sent_at
+    same = (one for one in deletes.values() if one.precondition[0] == uid and one.sent_at < before)
+    return [one for one in same if one.is_late or one.is_lost]
+
+
 class _Reads(msgspec.Struct):
     """Live lists of one kind by one process name, in the order of their answers."""
 

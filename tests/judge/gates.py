@@ -14,7 +14,7 @@ from rollout_lab.model.history import Commit
 from rollout_lab.world import EPOCH
 
 from tests.judge.book import Book, Track, World, Write
-from tests.judge.deletes import Delete, get_sent, map_deletes
+from tests.judge.deletes import Delete, get_sent, list_unanswered, map_deletes
 from tests.judge.objects import Json, Pod, Set, read_time
 from tests.judge.promises import Violation
 
@@ -44,7 +44,9 @@ def list_broken(book: Book) -> Iterator[Violation]:
             continue
         pod, delete = step.ended_pod, deletes.get(step.commit.call)
         if pod and delete and not _is_repeated(delete, deletes, book, world):
-            known = _Known(world, born, delete.cut(since))
+            # One without an answer goes on.
+            begun = [one.sent_at - book.promises.known for one in list_unanswered(deletes, delete)]
+            known = _Known(world, born, min([delete.cut(since), *begun]))
             yield from _judge_delete(pod, delete, known, tracks)
         world.take(step)
         if isinstance(step.now, Pod):
