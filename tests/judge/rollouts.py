@@ -56,11 +56,11 @@ class Case(msgspec.Struct, frozen=True):
         return max([self.owner.limit, *(each.limit for each in recent)])
 
     def list_other_zones(self, since: timedelta, *, is_strict: bool = True) -> list[Set]:
-        """Return the other sets that have been in the group since then."""
+        """Return the other sets that have been in the group since then, if its own has."""
         if self.promises.is_observed and is_strict:
             since = self.at
-        members = self.world.members(self.owner.group or "", since)
-        return [zone for zone in members if zone.uid != self.owner.uid]
+        members = {zone.uid: zone for zone in self.world.members(self.owner.group or "", since)}
+        return list(members.values()) if members.pop(self.owner.uid, None) else []
 
     def list_own(self) -> list[Disruption]:
         """Return what is going in the same zone: an eviction after the last read is unseen."""
