@@ -103,7 +103,8 @@ class PolicyStage(Steps):
                 changed[text].append(name)
         news = [f"{_join(names)} {text}" for text, names in changed.items()]
         self.seen = statuses
-        warned = [_read_message(line) for line in self.lines[self.logged :] if _is_warning(line)]
+        bad = [one for one in self.lines[self.logged :] if re.search("level=(warn|error)", one)]
+        warned = list(map(_read_message, bad))
         self.logged = len(self.lines)
         return [*[" ".join(shown)] * bool(shown), *news, *dict.fromkeys(warned)]
 
@@ -432,10 +433,6 @@ def _show_status(body: Mapping[str, Any]) -> str:
     if batch := status.get("lastBatch"):
         parts.append(f"batch {batch['number']}{'' if 'completionTime' in batch else ' open'}")
     return ", ".join(parts)
-
-
-def _is_warning(line: str) -> bool:
-    return "level=warn" in line or "level=error" in line
 
 
 def _read_message(line: str) -> str:

@@ -347,7 +347,8 @@ def show_discovery(text: str) -> str:
     policy = PolicyReading(latest=None if tag == "nothing" else tag, digest="".join(digest) or None)
     answers = dict.fromkeys([tag] * len(said), _read_metadata("".join(said)))
     status, events = discover(ReleaseStatus(available_releases=known), policy, answers)
-    shown = [_show_release(one) for one in status.available_releases]
+    found = ((one.tag, one.digest, one.version, one.revision) for one in status.available_releases)
+    shown = [" ".join(filter(None, one)) for one in found]
     kept = {name: getattr(status, name) for name in DESCRIBED}
     shown += [f"{name} {text}" for name, text in kept.items() if text]
     shown += [one.reason for one in events]
@@ -370,10 +371,6 @@ def _read_metadata(text: str) -> ReleaseMetadata | None:
         return None
     given: dict[str, Any] = dict(word.split("=") for word in text.split())
     return ReleaseMetadata(**given)
-
-
-def _show_release(one: Release) -> str:
-    return " ".join(filter(None, [one.tag, one.digest, one.version, one.revision]))
 
 
 def show_zone(text: str) -> str:
