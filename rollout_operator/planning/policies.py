@@ -380,8 +380,10 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
     batch = settle_batch(snapshot.batch, readinesses, policy, now, latest, departed)
     pause_end = find_pause_end(batch, readinesses, policy, now, latest)
     opened = find_open(batch, readinesses)
-    if opened and pause_end and must_wait_anew(opened, readinesses, now):
-        opened = None
+    if opened and must_wait_anew(opened, readinesses, now):
+        zone = next(one for one in zones if any(_is_for(opened, each) for each in one.readinesses))
+        if pause_end or _find_soak(snapshot, zones, zone):
+            opened = None
     return _Case(
         snapshot=snapshot,
         zones=zones,
@@ -516,10 +518,7 @@ def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
     # Without a pause the next pod of the same StatefulSet goes when one is back (MAZ-42).
     if case.open and (policy.interval or case.open.set_name != name):
         return Hold(reason=_explain_open(case, case.open))
-    others = [other for other in case.zones if other is not zone]
-    soak = read_group_soak(case.snapshot.group)
-    soak = replace(soak, span=max(soak.span, policy.zone_interval))
-    if hold := find_soak(zone, others, soak, case.now):
+    if hold := _find_soak(case.snapshot, case.zones, zone):
         return hold
     gate = find_gate(zone, case.snapshot.group.gates)
     if gate is not None and not gate.room:
@@ -531,6 +530,16 @@ def _find_hold(case: _Case, readiness: Readiness) -> Hold | None:
         reason = Reason(Code.INTERVAL_WAIT, text, zone=name)
         return Hold(reason=reason, until=case.pause_end)
     return gate
+
+
+def _find_soak(
+    snapshot: PolicySnapshot, zones: Sequence[RolloutZone], zone: RolloutZone
+) -> Hold | None:
+    """Return that the other zones have not been whole for long enough (SI-27)."""
+    soak = read_group_soak(snapshot.group)
+    soak = replace(soak, span=max(soak.span, snapshot.policy.zone_interval))
+    others = [other for other in zones if other is not zone]
+    return find_soak(zone, others, soak, snapshot.group.now)
 
 
 def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, ...]:
