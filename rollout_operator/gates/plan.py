@@ -178,6 +178,14 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return max(list_available(readinesses, self.now), default=self.now) + _WHOLE_SECOND
 
+    @property
+    def next(self) -> _Member | None:
+        """Return the StatefulSet that goes next: one pass lets one zone begin.
+
+        The one after it is asked about with its updated pods.
+        """
+        return next((one for one in self.members if one.outdated and not is_paused(one.sts)), None)
+
     def is_first(self, member: _Member) -> bool:
         has_other = any(other.updated for other in self.members if other is not member)
         return not has_other and not self.list_gone(member)
@@ -463,6 +471,11 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
         return HealthGate(state=GateState.FAILED, text=text)
     since = survey.since
     verdict = judge_checks(survey.check, survey.entry, since, survey.now)
+    has_passed = verdict.state is None or not verdict.state.holds
+    if has_passed and member is survey.next and member.record.passed_at is None:
+        # Begun without a record it would stop again after its first pod.
+        text = f"is not begun: the status of RolloutHealthCheck {name} does not show its pass yet"
+        return HealthGate(state=GateState.UNKNOWN, text=f"{text}{reason}")
     if verdict.state is None:
         return None
     if not verdict.state.holds:
@@ -677,10 +690,8 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
     entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late)
     survey = _survey(group, _with_entry(check, entry))
-    # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
-    going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]
     marked = {
-        member.sts.name: _mark(survey, member, is_next=member in going[:1])
+        member.sts.name: _mark(survey, member)
         for member in survey.members
         if member.record is not None and (member.outdated or member.updated)
     }
@@ -710,13 +721,13 @@ def _record_set(
     )
 
 
-def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None:
+def _mark(survey: _Survey, member: _Member) -> datetime | None:
     """Return when the gate of a StatefulSet let it begin, None if it has not.
 
     A zone whose crashed pod was created anew looks begun: it is not marked for another's turn.
     """
     assert member.record is not None, "checked by the caller"
-    passed_at = member.record.passed_at
+    passed_at, is_next = member.record.passed_at, member is survey.next
     if member.has_begun or member.is_back:
         return passed_at
     if not member.outdated:
