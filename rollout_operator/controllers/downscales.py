@@ -515,18 +515,18 @@ class DownscaleController(Feature):
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Write the time of a downscale unless an answer did, not too early. Raises ApiError."""
         memory = self.downscales.of(sts.uid)
-        begun = memory.unrecorded
-        if begun is None:
+        late = memory.unrecorded
+        if late is None:
             return RESYNC
         # The later of when it was allowed and when it was seen: after a repeated review the object
         # has the time of the first answer (SI-11).
-        at = max(begun, self.downscales.last.times.get(sts.uid, begun))
+        at = max(late.begun, self.downscales.last.times.get(sts.uid, late.begun))
         try:
             version = await self.records.keep(sts, at)
         except Conflict:
             return _LAGGING  # the new object decides
         self.downscales.last.record_shown(sts.uid, at, version)
-        memory.record_written(begun)
+        self.downscales.record_written(sts.uid, late.begun)
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:

@@ -256,6 +256,16 @@ class _Announced(msgspec.Struct, frozen=True):
     underway: Underway
 
 
+class _Unrecorded(msgspec.Struct, frozen=True):
+    """A downscale that has happened, and that may not be recorded on its set yet."""
+
+    begun: datetime
+    group: GroupName | None
+    underway: Underway
+    until: timedelta
+    """No longer than this it holds its group, on the clock's `elapsed`."""
+
+
 class SetDownscales:
     """What is remembered of the downscales of one StatefulSet."""
 
@@ -263,8 +273,7 @@ class SetDownscales:
         self.reservation: DownscaleReservation | None = None
         self.backlog = UnprepareBacklog(clock)
         self.unanswered = UnansweredCancels(clock, late_calls)
-        self.unrecorded: datetime | None = None
-        """When a downscale began that may not be recorded on the set yet."""
+        self.unrecorded: _Unrecorded | None = None
         self.entry: TrackerEntry | None = None
         """Of a downscale that did not happen, which the tracker may still have."""
 
@@ -276,11 +285,6 @@ class SetDownscales:
         """
         is_known = self.reservation is None and self.unrecorded is None and self.entry is None
         return is_known and not self.backlog.due and self.unanswered.is_empty
-
-    def record_written(self, begun: datetime) -> None:
-        """Record that the set shows the downscale that began then."""
-        if self.unrecorded == begun:
-            self.unrecorded = None
 
 
 class Downscales:
@@ -346,7 +350,8 @@ class Downscales:
         """Return a downscale of the group that may still persist; `but` leaves a set out.
 
         It is of this process, or announced by a mark on `sets`, those of the group. What began
-        before one of them came to the group counts as well.
+        before one of them came to the group counts as well. Without `but`, one that is not recorded
+        yet counts too: the pod with its record must stay until then.
         """
         members = tuple(sets)
         uids = {sts.uid for sts in members}
@@ -361,6 +366,11 @@ class Downscales:
         for set_uid, announced in self._announced.items():
             if is_of(set_uid, announced.group):
                 return announced.underway
+        now = self._clock.elapsed()
+        for set_uid, memory in self._sets.items() if but is None else ():
+            late = memory.unrecorded
+            if late is not None and late.until > now and is_of(set_uid, late.group):
+                return replace(late.underway, left=late.until - now)
         return self.intents.find(members, but=but)
 
     def find_among(self, sets: Iterable[StatefulSet]) -> Underway | None:
@@ -497,6 +507,14 @@ class Downscales:
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
+    def record_written(self, set_uid: Uid, begun: datetime) -> None:
+        """Record that a set shows the downscale that began then: its group goes on."""
+        memory = self.of(set_uid)
+        late = memory.unrecorded
+        if late is not None and late.begun == begun:
+            memory.unrecorded = None
+            self._notify(set_uid, late.group)
+
     def record_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
         """Record that it had happened before it was adopted, by then, and was reverted."""
         self._persist(reservation, replaced_at, replaced_at)
@@ -504,7 +522,12 @@ class Downscales:
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
         reservation.state = ReservationState.PERSISTED
         self.last.record(reservation.key.set_uid, at)
-        self.of(reservation.key.set_uid).unrecorded = begun
+        self.of(reservation.key.set_uid).unrecorded = _Unrecorded(
+            begun=begun,
+            group=reservation.group,
+            underway=replace(_underway(reservation), is_unrecorded=True),
+            until=self._clock.elapsed() + REFUSED_LIMIT,
+        )
         self._notify(reservation.key.set_uid, reservation.group)
 
     def close(
@@ -537,8 +560,9 @@ class Downscales:
         """Forget a set that is gone, and all calls to its pods."""
         memory = self._sets.pop(set_uid, None)
         self.last.forget(set_uid)
-        if memory is not None and memory.reservation is not None:
-            self._notify(set_uid, memory.reservation.group)
+        held = memory and (memory.reservation or memory.unrecorded)
+        if held:
+            self._notify(set_uid, held.group)
 
     def _notify(self, set_uid: Uid, group: GroupName | None) -> None:
         for callback in self._callbacks:

@@ -422,6 +422,8 @@ class Underway(msgspec.Struct, frozen=True, kw_only=True):
     """The quoted annotation, if it cannot be read: it counts as taking all pods."""
     left: timedelta | None = None
     """When it can no longer persist, if known: its annotation may not be removable."""
+    is_unrecorded: bool = False
+    """Whether it has happened, and its time is still to be recorded."""
 
     @property
     def way_out(self) -> str:
@@ -438,6 +440,8 @@ class Underway(msgspec.Struct, frozen=True, kw_only=True):
             field = f"StatefulSet {self.zone}: annotation {DOWNSCALE_INTENT}"
             return f"{field}: {self.unreadable} is no mark of a downscale, and counts as one of all"
         counts = f"from {self.replicas_from} to {self.replicas_to} replicas"
+        if self.is_unrecorded:
+            return f"{self.zone} was scaled down {counts}, the time of which is not recorded yet"
         return f"{self.zone} is being scaled down {counts}"
 
 

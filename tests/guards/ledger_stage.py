@@ -61,8 +61,8 @@ class LedgerStage(stories.Steps):
                     for cancel, entry in sorted(due.items(), key=lambda each: each[0].uid)
                 )
                 found[f"due {letter}"] += f" of version {memory.backlog.version}"
-            if begun := memory.unrecorded:
-                found[f"unrecorded {letter}"] = _seconds(begun)
+            if late := memory.unrecorded:
+                found[f"unrecorded {letter}"] = _seconds(late.begun)
             if uid in ledger.last.times:
                 found[f"last {letter}"] = _seconds(ledger.last.times[uid])
             if entry := memory.entry:
@@ -108,7 +108,7 @@ class LedgerStage(stories.Steps):
         self.ledger.record_persisted(self._find(letter), _time(at))
 
     async def do_written(self, letter: str, begun: str) -> None:
-        self.ledger.of(sts_uid(letter)).record_written(_time(begun))
+        self.ledger.record_written(sts_uid(letter), _time(begun))
 
     async def do_close(self, name: str, pods: str = "", *words: str) -> None:
         """Close, and have pods told that they stay `after` a time, and `again`."""

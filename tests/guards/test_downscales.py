@@ -60,8 +60,8 @@ async def _play(steps: Sequence[tuple[str, str]]) -> None:
         memory = ledger.of(uid)
         memory.backlog.record_un_prepared([*memory.backlog.due])
         memory.backlog.record_un_prepared([*memory.backlog.due])
-        if begun := memory.unrecorded:
-            memory.record_written(begun)
+        if late := memory.unrecorded:
+            ledger.record_written(uid, late.begun)
     assert ledger.list_sets() == []
     assert ledger.count_due() == 0
     for letter in "abc":
@@ -79,6 +79,7 @@ def _assert_is_sound(stage: LedgerStage) -> None:
         assert one is None or not due.intersection(one.pods)
         assert one or due or memory.unrecorded
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
+    held += sum(ledger.of(uid).unrecorded is not None for uid in ledger.list_sets())
     assert (ledger.find_underway(GroupName("ingester")) is not None) == (held > 0)
 
 

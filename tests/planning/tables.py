@@ -134,10 +134,9 @@ def read_group(text: str, *given: Zone) -> Group:
             case "unreadable":
                 changes["unreadable"] = tuple(unreadable("StatefulSet", name) for name in plain)
             case "downscale":
-                name, before, after = plain
-                changes["downscale"] = Underway(
-                    zone=name, replicas_from=int(before), replicas_to=int(after)
-                )
+                name, before, after, *late = plain
+                kept = Underway(zone=name, replicas_from=int(before), replicas_to=int(after))
+                changes["downscale"] = replace(kept, is_unrecorded=late == ["unrecorded"])
             case "lately":
                 zones = [_scale_down(one) if one.sts.name in plain else one for one in zones]
             case _:
