@@ -39,6 +39,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import (
     Decrease,
+    Deletion,
     DownscaleRecord,
     Endpoint,
     Group,
@@ -443,6 +444,8 @@ async def _reserve_downscale(
         downscale = context.downscales.get(request.set_uid)
         if downscale is not None and sts.replicas <= downscale.key.replicas_to:
             context.downscales.record_persisted(downscale, context.server_time())
+        if request.group:
+            group = _add_going(group, context.observer.observe(request.group))
         sets = [zone.sts for zone in group.zones]
         underway = context.downscales.find_underway(request.group, sets, but=request.set_uid)
         snapshot = DownscaleSnapshot(
@@ -459,6 +462,16 @@ async def _reserve_downscale(
             cluster_domain=context.cluster_domain,
         )
         return _decide(context, request, snapshot, seen)
+
+
+def _add_going(live: Group, cached: Group) -> Group:
+    """Return a group with the pods that were let go, or went, since it was read live.
+
+    While times are read, an eviction is not held back: nothing is reserved yet.
+    """
+    pods = (pod for zone in cached.zones for pod in zone.pods)
+    gone = {pod.uid: Deletion.ACCEPTED for pod in pods if pod.is_terminating}
+    return replace(live, deletions={**live.deletions, **gone, **cached.deletions})
 
 
 def _decide(
