@@ -144,6 +144,8 @@ class _Reservations:
         self._by_pod: dict[Uid, Reservation] = {}
         self.held: list[Refusal] = []
         """Why other pods were held when these were reserved."""
+        self.is_cut_short = False
+        """Whether there was no time for more: other pods wait for the next live read."""
 
     def __len__(self) -> int:
         return len(self._by_pod)
@@ -480,12 +482,14 @@ class Executor:
             report.reasons.append(_explain_changed(action))
             return False
         held_back, is_free = Report(), False
+        # Deletes take as long, and have no more time; the first record must still count then.
+        until = self._clock.elapsed() + LIVE_READ_LASTS
         limit = self._rule.choose_limit(group, planned.zone)
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
+            room = 0 if reservations.is_cut_short else room
             candidates = _Candidates(self._arbiter, limit, pods, held_back.held)
             while self._may_go_on(room) and (replacement := await candidates.next()):
-                until = self._clock.elapsed() + LIVE_READ_LASTS
                 answer = await self._arbiter.reserve(_build_request(replacement, limit), until)
                 if isinstance(answer, Refusal):
                     if _record_held(held_back, answer) is _DeleteOutcome.REFUSED:
@@ -495,7 +499,8 @@ class Executor:
                     is_free = True
                 else:
                     reservations.add(answer)
-                room -= 1
+                    reservations.is_cut_short = self._clock.elapsed() >= until
+                room = 0 if reservations.is_cut_short else room - 1
                 candidates.reassess()
         if is_free or len(reservations):
             reservations.held = held_back.held
@@ -542,6 +547,7 @@ class Executor:
         """Delete as many pods as there is room for; return the outcome of the last delete."""
         room, outcome = share.room, None
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
+        others = [] if read.reservations.is_cut_short else others
         limit = self._rule.choose_limit(read.live.name, zone)
         candidates = _Candidates(self._arbiter, limit, others, report.held, reserved)
         while self._may_go_on(room) and (replacement := await candidates.next()):
