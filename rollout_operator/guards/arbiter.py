@@ -40,7 +40,7 @@ from rollout_operator.guards.grants import (
     refuse,
     wins,
 )
-from rollout_operator.guards.turns import Precedence
+from rollout_operator.guards.turns import Held, Precedence
 from rollout_operator.kube.store import AnyBudget, PodStore, StatefulSetStore, decides
 from rollout_operator.model.budget import (
     Budget,
@@ -401,6 +401,7 @@ class Arbiter:
         """Return for each pod why it may not go as the caches show it, None where it may."""
         # One snapshot for all pods of a StatefulSet under one budget.
         decisions: dict[tuple[str, Uid | None], Decisions] = {}
+        held: Held = {}
         refusals: list[Refusal | None] = []
         for number, request in enumerate(requests, 1):
             choice = self._snapshots.choose(request)
@@ -410,7 +411,9 @@ class Arbiter:
                     decisions[key] = Decisions(self._snapshots.observe(choice, request))
                 decided = decisions[key]
                 choice = decided.assess(request.pod) or self._precedence.assess(
-                    request, decided.snapshot_of(request.pod)
+                    request,
+                    decided.snapshot_of(request.pod),
+                    held if decided.is_like_others(request.pod) else None,
                 )
             refusals.append(choice)
             if number % SLICE == 0:

@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -51,6 +51,8 @@ _MOST_CHECKED: Final = 5
 
 _LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
+Held: TypeAlias = dict[tuple[str, ...], Refusal | None]
+"""What holds pods that count as up, by budget, owner, and the first evictions in front of them."""
 
 
 class _Waiter(msgspec.Struct, frozen=True):
@@ -75,10 +77,16 @@ class Precedence:
     def __len__(self) -> int:
         return sum(map(len, self._waiters.values()))
 
-    def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return the refusal of a pod that is not next, None if it may go now."""
+    def assess(
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot, held: Held | None = None
+    ) -> Refusal | None:
+        """Return the refusal of a pod that is not next, None if it may go now.
+
+        `held` is shared by pods that are decided on alike by one snapshot: each eviction that waits
+        is a decision that goes through all pods.
+        """
         if request.engine is DisruptionSource.ROLLOUT:
-            return self._assess_rollout(snapshot)
+            return self._assess_rollout(snapshot, {} if held is None else held)
         return self._assess_eviction(request, snapshot)
 
     def record_granted(self, snapshot: BudgetSnapshot) -> None:
@@ -114,12 +122,21 @@ class Precedence:
         else:
             line[pod.uid] = _Waiter(pod, now + AWAITED)
 
-    def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
+    def _assess_rollout(self, snapshot: BudgetSnapshot, held: Held) -> Refusal | None:
         budget, pod = snapshot.budget, snapshot.pod
         # A pod that is down already takes no other pod's place (LI-10).
         if is_down(snapshot) or not self._holds(snapshot):
             return None
         front = self._list_in_front(budget, pod)
+        key = (budget.name, snapshot.owner, *(waiter.pod.uid for waiter in front[:_MOST_CHECKED]))
+        if key not in held:
+            held[key] = self._find_in_the_way(snapshot, front)
+        return held[key]
+
+    def _find_in_the_way(
+        self, snapshot: BudgetSnapshot, front: Sequence[_Waiter]
+    ) -> Refusal | None:
+        budget = snapshot.budget
         if not any(_is_in_the_way(snapshot, waiter) for waiter in front[:_MOST_CHECKED]):
             return None
         self._hold(snapshot, is_whole=False)

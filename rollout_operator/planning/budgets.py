@@ -313,7 +313,7 @@ class Decisions:
             return blocker
         if partition is not None:
             return self._count_partition(snapshot, partition)
-        if self._is_itself_down(snapshot):
+        if not self.is_like_others(pod):
             return self._count_zones(snapshot)
         if not self._is_counted:
             self._counted, self._is_counted = _share(self._count_zones(snapshot)), True
@@ -322,9 +322,12 @@ class Decisions:
     def snapshot_of(self, pod: Pod) -> BudgetSnapshot:
         return self._snapshot if pod is self._snapshot.pod else replace(self._snapshot, pod=pod)
 
-    def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
-        own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
-        return self.survey(own).has_down(snapshot.pod.uid)
+    def is_like_others(self, pod: Pod) -> bool:
+        """Return whether a pod of a zone counts as the others do: none of them is down."""
+        if self._snapshot.budget.by_partition:
+            return False
+        own = next(zone for zone in self._zones if zone.sts.uid == self._snapshot.owner)
+        return not self.survey(own).has_down(pod.uid)
 
     def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
         """Refuse for the first zone with too many pods down: in another zone, any at all."""

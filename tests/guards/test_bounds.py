@@ -233,11 +233,12 @@ def test_si02_a_crowd_of_names_makes_it_incomplete_and_not_larger() -> None:
     assert past.is_complete(late + MOMENT + FORGOTTEN)
 
 
+@pytest.mark.parametrize("held", ["evict b-0", "roll a-0; evict b-0; new a-0; see"])
 @in_virtual_time
-async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None:
+async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone(held: str) -> None:
     """D-51: the work grows with the pods, not with their square."""
     stage = BudgetStage([])
-    await stage.act("zones pods=30; budget one selector=app:another; evict b-0")
+    await stage.act(f"zones pods=30; budget one selector=app:another; {held}")
     stage.process.pods.reads = 0
     refusals = await stage.assess([f"a-{at}" for at in range(30)], 9)
     assert len({id(one) for one in refusals if one}) == 1
