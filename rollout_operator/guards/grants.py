@@ -34,6 +34,7 @@ from rollout_operator.model.objects import Deletion, Pod
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.units import check_time
 from rollout_operator.planning.budgets import BudgetSnapshot, Refusal, assess_disruption
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.planning.requests import RETRY
 from rollout_operator.telemetry.logs import log
 
@@ -110,6 +111,9 @@ def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refu
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
 # committed later than that. The rest is room for a connection that was slow to deliver it.
 COMMIT_LIMIT: Final = timedelta(seconds=90)
+# Decisions rest on caches that show by then whether it was committed. A group reads it back before
+# that, unless its StatefulSet has left.
+_SHOWN_WITHIN: Final = COMMIT_LIMIT + SNAPSHOT_LIMIT
 # A list is reported in steps, between which groups are reconciled: pods that it shows on their way
 # out are forgotten before all are reported.
 _REPORTED_WITHIN: Final = timedelta(minutes=1)
@@ -175,6 +179,8 @@ class OwnDeletes:
             if _has_left(self._pods, own.pod):
                 del self._by_uid[uid]
                 self._seen[uid] = now
+            elif own.state is Deletion.UNKNOWN and now - own.sent_at >= _SHOWN_WITHIN:
+                del self._by_uid[uid]
         while self._seen and now - next(iter(self._seen.values())) >= _REPORTED_WITHIN:
             del self._seen[next(iter(self._seen))]
         return {own.pod.uid: own.state for own in self._of(owners)}
