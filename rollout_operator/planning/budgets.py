@@ -683,6 +683,7 @@ def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
     """Return what is changing a zone right now, so that its pods cannot be counted on."""
     if snapshot.downscale is not None:
         text = f"{snapshot.downscale.text}; no pod may go until that has happened or failed"
+        text += snapshot.downscale.way_out
         zone = snapshot.downscale.zone
         return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, f"{text}{_budget(snapshot)}", zone=zone)
     for sts in [zone.sts for zone in order_zones(snapshot.zones)]:
