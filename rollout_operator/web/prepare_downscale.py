@@ -467,10 +467,17 @@ async def _reserve_downscale(
 def _add_going(live: Group, cached: Group) -> Group:
     """Return a group with the pods that were let go, or went, since it was read live.
 
-    While times are read, an eviction is not held back: nothing is reserved yet.
+    An eviction is held back by a downscale only once that is reserved: not while lists and times
+    are read.
     """
     pods = (pod for zone in cached.zones for pod in zone.pods)
-    gone = {pod.uid: Deletion.ACCEPTED for pod in pods if pod.is_terminating}
+    standing = {pod.uid for pod in pods if not pod.is_terminating}
+    gone = {
+        pod.uid: Deletion.ACCEPTED
+        for zone in live.zones
+        for pod in zone.pods
+        if pod.uid not in standing
+    }
     return replace(live, deletions={**live.deletions, **gone, **cached.deletions})
 
 
