@@ -159,7 +159,13 @@ class PodCaller:
         self.controller = Controller("call pods", self.reconcile, workers=_CALLERS, rng=self.rng)
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
-        return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
+        known: dict[Uid, PodCalls] = {}
+        for sts in sets:
+            known |= self._pod_calls.get(sts, {})
+            # Under way, it may revert what the pod said before (SI-10).
+            for pod in self._due[sts].cancel if sts in self._due else ():
+                known[pod.uid] = replace(known.get(pod.uid, PodCalls()), unanswered_at=self.now())
+        return known
 
     def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
         """Take the present pods of a set, and whether each is ready; forget all others.
