@@ -270,8 +270,10 @@ class PodRecords:
         return next((error for error in errors if error is not None), None)
 
     async def _put(self, pod: Pod, text: str) -> ApiError | None:
-        annotations: JsonObject = {DOWNSCALE_RECORD: text}
-        return await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": annotations}})
+        # With the version: a request that arrives late must not replace a later record.
+        meta: JsonObject = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        meta["annotations"] = {DOWNSCALE_RECORD: text}
+        return await self._patch(pod, {"metadata": meta})
 
     async def _remove(self, pod: Pod) -> ApiError | None:
         # A request that arrives late must not take the record of a later downscale.
