@@ -628,6 +628,8 @@ class Replicas:
             if agreed is None or live.owners != group.owners or others is not None:
                 raise _Overtaken(f"the API server does not confirm what the cache shows of {name}")
             zone, intents = agreed.zone, self._downscales.intents
+            if mark is None and needs_intent(zone):
+                raise Conflict(f"no review announces the downscale of {name} any more")
             if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
                 intents.record_gone(zone.uid, mark, zone.resource_version)
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")

@@ -404,7 +404,7 @@ class ScalingStage(ClientStage):
         self._edit(letter, annotations=_annotate(read_words(words, " ".join(KEYS))))
 
     async def do_meta(self, letter: str, key: str, value: str) -> None:
-        self._edit(letter, metadata={key: int(value) if value.isdigit() else value})
+        self._edit(letter, metadata={key: json.loads(value) if value[0] in "{123456789" else value})
 
     async def do_status(self, letter: str, key: str, value: str) -> None:
         self._edit(letter, status={key: int(value)})
