@@ -583,8 +583,12 @@ class Replicas:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
         await self._write(group, action)
 
-    async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
+    async def scale_down(
+        self, scaling: ScalingSnapshot, action: ScaleZone, is_current: Callable[[], bool]
+    ) -> None:
         """Write fewer replicas, if a live read leads to the same decision.
+
+        `is_current` says whether what the zone mirrors is still shown as it was planned by.
 
         Raises ApiError, Conflict where it does not, DeadlinePassed where the live read is too old
         by then, and InvalidInput where times cannot be read.
@@ -599,6 +603,8 @@ class Replicas:
             await self._client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
             agreed = await self._confirm(scaling, action, mark)
             is_announced = True
+            if not is_current():
+                raise _Overtaken(f"what {zone.name} mirrors has changed meanwhile")
             await self._write(scaling.group.name, agreed, mark, has_turn=True)
         except UnknownOutcome:
             is_announced = False  # until it can be written no more, see `settle`

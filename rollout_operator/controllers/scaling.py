@@ -465,9 +465,13 @@ class ScalingController(Feature):
         if await self._is_contested(action, outcome):
             return False
 
+        def is_current() -> bool:
+            now, then = self.references.readings, scaling.scales
+            return all(now.get(one) == then.get(one) for one in list_references([zone]))
+
         async def write() -> None:
             if action.is_downscale:
-                await counts.scale_down(await self._read_again(scaling, zone), action)
+                await counts.scale_down(await self._read_again(scaling, zone), action, is_current)
             else:
                 await counts.scale_up(scaling.group.name, action)
 

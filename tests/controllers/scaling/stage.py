@@ -179,7 +179,7 @@ class References:
         self.client.stored.append(f"demo={replicas}")
         reading = self.readings[reference]
         assert isinstance(reading, Scale)
-        self.readings[reference] = replace(reading, status_replicas=replicas)
+        self.readings = {reference: replace(reading, status_replicas=replicas)}
 
 
 class Answering(msgspec.Struct):
@@ -389,7 +389,7 @@ class ScalingStage(ClientStage):
 
     async def do_demo(self, counts: str, *why: str) -> None:
         """Have the object that is mirrored show `spec/status`."""
-        self.references.readings[DEMO] = _read_scale(counts, why)
+        self.references.readings = {DEMO: _read_scale(counts, why)}
         self.scaling.controller.add(GROUP)
 
     async def do_read(self, counts: str, *why: str) -> None:
