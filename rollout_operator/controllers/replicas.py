@@ -548,6 +548,15 @@ class Replicas:
         self._downscales.last.record(uid, self._observer.now())
         self._unrecorded.add(uid)
 
+    def take_record(self, sts: StatefulSet) -> None:
+        """Learn that a set shows its last downscale, whatever process has recorded it."""
+        last = self._downscales.last
+        at = last.map_unshown({sts.uid: sts.resource_version}).get(sts.uid)
+        is_there = self._times.source is TimesSource.ANNOTATIONS
+        if is_there and at is not None and is_annotated(sts, at):
+            last.record_shown(sts.uid, at, sts.resource_version)
+            self._unrecorded.discard(sts.uid)
+
     def has_written(self, sts: StatefulSet) -> bool:
         """Return whether a cached set shows our last write, whose time is remembered already."""
         unseen = self._unseen.get(sts.uid)
@@ -721,20 +730,13 @@ class Replicas:
             expires_at=self._clock.elapsed() + _UNSEEN_LIMIT,
         )
         if action.keeps_time:
-            self._record_written(written)
+            self.record_downscale(written.uid)
+            self.take_record(written)
         if written.replicas != action.replicas:
             # A webhook changed it; otherwise the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
         self._context.events.on_scaled(action)
-
-    def _record_written(self, written: StatefulSet) -> None:
-        """Remember a downscale that we wrote; the answer may show its record."""
-        self.record_downscale(written.uid)
-        last, uid = self._downscales.last, written.uid
-        if self._times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
-            last.record_shown(uid, last.times[uid], written.resource_version)
-            self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
         """Return the steps that record a downscale in the same write, if annotations keep it."""

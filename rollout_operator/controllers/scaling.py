@@ -313,6 +313,7 @@ class ScalingController(Feature):
             self._contests.forget(old.uid)
         if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
             self._record_downscale(old, new)
+            self.counts.take_record(new)
         self._waker.on_set(old, new)
 
     def _wake(self, group: GroupName, after: timedelta) -> None:
