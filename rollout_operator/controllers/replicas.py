@@ -12,7 +12,7 @@ write was answered, or not sent at all, the next attempt uses the same mark. `pl
 marks are for.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -58,7 +58,14 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Group, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, TimesSource, Written
+from rollout_operator.model.scaling import (
+    CallPods,
+    PodCalls,
+    ScaleZone,
+    ScalingSnapshot,
+    TimesSource,
+    Written,
+)
 from rollout_operator.model.units import format_next_second
 from rollout_operator.planning.downscales import format_left
 from rollout_operator.planning.requests import announces, is_labelled, needs_intent, render_intent
@@ -278,6 +285,14 @@ def _decode(body: bytes) -> StatefulSet:
 
 class _Overtaken(Conflict):
     """A live read leads to another decision, as each time that a rollout goes on first."""
+
+
+class _OldAnswers(DeadlinePassed):
+    """What the pods of a delayed downscale said is too old at its live read."""
+
+    def __init__(self, calls: CallPods) -> None:
+        super().__init__(f"the pods of {calls.zone.name} have answered too long ago")
+        self.calls = calls
 
 
 class ReconcileOutcome(msgspec.Struct, kw_only=True):
@@ -593,11 +608,16 @@ class Replicas:
         await self._write(group, action)
 
     async def scale_down(
-        self, scaling: ScalingSnapshot, action: ScaleZone, is_current: Callable[[], bool]
+        self,
+        scaling: ScalingSnapshot,
+        action: ScaleZone,
+        is_current: Callable[[], bool],
+        ask: Callable[[CallPods], Awaitable[Mapping[Uid, PodCalls]]],
     ) -> None:
         """Write fewer replicas, if a live read leads to the same decision.
 
-        `is_current` says whether what the zone mirrors is still shown as it was planned by.
+        `is_current` says whether what the zone mirrors is still shown as it was planned by. `ask`
+        calls pods whose answers have grown old since, and returns all that is known of them.
 
         Raises ApiError, Conflict where it does not, DeadlinePassed where the live read is too old
         by then, and InvalidInput where times cannot be read.
@@ -610,7 +630,11 @@ class Replicas:
                 self._downscales.announce(zone, action.replicas)
                 await self._intents.write(zone, mark)
             await self._client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
-            agreed = await self._confirm(scaling, action, mark)
+            try:
+                agreed = await self._confirm(scaling, action, mark)
+            except _OldAnswers as old:
+                scaling = replace(scaling, pod_calls=await ask(old.calls))
+                agreed = await self._confirm(scaling, action, mark)
             is_announced = True
             if not is_current():
                 raise _Overtaken(f"what {zone.name} mirrors has changed meanwhile")
@@ -640,6 +664,9 @@ class Replicas:
             same = (other for other in plan.scale if _name_change(other) == _name_change(action))
             agreed = next(same, None)
             others = self._downscales.intents.find(sets, but=action.zone.uid)
+            for calls in plan.pod_calls:
+                if calls.post and calls.zone.uid == action.zone.uid:
+                    raise _OldAnswers(calls)
             if agreed is None or live.owners != group.owners or others is not None:
                 raise _Overtaken(f"the API server does not confirm what the cache shows of {name}")
             zone, intents = agreed.zone, self._downscales.intents

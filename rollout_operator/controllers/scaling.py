@@ -190,10 +190,20 @@ class PodCaller:
 
     def begin(self, due: CallPods) -> None:
         """Call the pods of a set, unless a round is under way: a later plan has the rest."""
-        if due.zone.uid not in self._due:
+        if self._take(due):
+            self.controller.add(due.zone.uid)
+
+    async def call(self, due: CallPods) -> None:
+        """Do the same, and wait for the round."""
+        if self._take(due):
+            await self.reconcile(due.zone.uid)
+
+    def _take(self, due: CallPods) -> bool:
+        is_free = due.zone.uid not in self._due
+        if is_free:
             self._due[due.zone.uid] = due
             self._pod_calls.setdefault(due.zone.uid, {})
-            self.controller.add(due.zone.uid)
+        return is_free
 
     async def reconcile(self, set_uid: Uid) -> Result:
         due = self._due.get(set_uid)
@@ -470,9 +480,14 @@ class ScalingController(Feature):
             now, then = self.references.readings, scaling.scales
             return all(now.get(one) == then.get(one) for one in list_references([zone]))
 
+        async def ask(calls: CallPods) -> Mapping[Uid, PodCalls]:
+            await self.pod_calls.call(calls)
+            return self.pod_calls.known(scaling.group.owners)
+
         async def write() -> None:
             if action.is_downscale:
-                await counts.scale_down(await self._read_again(scaling, zone), action, is_current)
+                live = await self._read_again(scaling, zone)
+                await counts.scale_down(live, action, is_current, ask)
             else:
                 await counts.scale_up(scaling.group.name, action)
 
