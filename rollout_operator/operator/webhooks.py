@@ -117,10 +117,10 @@ class Webhooks:
     async def settle(self, limit: timedelta) -> timedelta:
         """Wait until nothing is being prepared; the port stays open, see `Reviews.settle`."""
         self._has_others = self._process.election.state is not ElectionState.ALONE
-        left = limit
-        for reviews in self._reviews.values():
+        left, served = limit, tuple(self._reviews.values())  # a namespace may come meanwhile
+        for reviews in served:
             left = await reviews.settle(left)
-        for reviews in self._reviews.values():
+        for reviews in served:
             await reviews.finish()
         return left
 
@@ -139,7 +139,7 @@ class Webhooks:
         return choose(next(iter(self._reviews.values())))
 
     async def _close_reviews(self) -> None:
-        for reviews in self._reviews.values():
+        for reviews in tuple(self._reviews.values()):
             await reviews.close()
 
     @property
