@@ -179,10 +179,15 @@ class _Exchange:
     async def _succeed(self, request: HttpRequest) -> _Answer:
         credential = self.transport.credential
         shown = credential.value if credential else ""
+        began = self.transport.clock.elapsed()
         answer = await self._attempt(request)
         if answer.status == 401 and credential is not None and not request.call.is_proxied:
             await credential.replace_refused(shown)
-            answer = await self._attempt(replace(request, has_turn=False))
+            left = request.sent_within
+            if left is not None:
+                left -= self.transport.clock.elapsed() - began
+            if left is None or left > timedelta(0):
+                answer = await self._attempt(replace(request, has_turn=False, sent_within=left))
         if not 200 <= answer.status < 300:
             raise self._failure(request.call, answer)
         if not request.call.is_write and answer.content_type != "application/json":
