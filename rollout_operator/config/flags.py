@@ -93,8 +93,9 @@ class OperatorFlags:
     )
     client_timeout: timedelta = flag(
         "kubernetes.client-timeout", _TIMEOUT, timedelta(minutes=5), _KUBERNETES,
-        "Longest time of one request, and the age at which the operator opens a watch anew."
-        " The operator has shorter limits of its own for single requests; 0 leaves only those.",
+        "Longest time of one request, and the age at which the operator opens a watch anew, 5s at"
+        " least. The operator has shorter limits of its own for single requests; 0 leaves only"
+        " those.",
     )
     client_qps: float = flag(
         "kubernetes.client-qps", FLOAT, 50.0, _KUBERNETES,

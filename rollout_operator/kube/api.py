@@ -517,6 +517,10 @@ def without_managed_fields(body: JsonObject) -> JsonObject:
     }
 
 
+# The orderly end of a shorter one would not prove to `kube.informer` that it was alive.
+SHORTEST_WATCH: Final = timedelta(seconds=5)
+
+
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a call may take, answer included; no limit ends a living watch."""
 
@@ -535,7 +539,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
             read=min(self.read, limit),
             write=min(self.write, limit),
             page=min(self.page, limit),
-            watch=min(self.watch, limit),
+            watch=min(self.watch, max(limit, SHORTEST_WATCH)),
         )
 
 
