@@ -299,6 +299,9 @@ class Election:
             return self._times.retry
         except (Conflict, NotFound):
             lease = await self._read()
+        if lease is None and not self.may_act:  # another may have had it meanwhile
+            self._lose(None)
+            return _AGAIN
         if lease is None:  # deleted while we have it: the others wait before they make another
             self._hold(await self._write(None, is_taken=True), sent)
             log.warn("Lease was deleted; this process made it again", lease=self._name)
@@ -309,9 +312,12 @@ class Election:
         self._lose(lease)
         return _AGAIN
 
-    def _lose(self, lease: Lease) -> None:
-        """End here: another writer has put its own name, or none, into the Lease."""
-        if lease.holder:
+    def _lose(self, lease: Lease | None) -> None:
+        """End here: another writer has put its own name, or none, into the Lease, or deleted it."""
+        if lease is None:
+            log.warn("Lease was deleted after it had run out; this process ends", lease=self._name)
+            self._loss = f"lease {self._name} was deleted after it had run out"
+        elif lease.holder:
             log.warn("Another process leads; this one ends", lease=self._name, holder=lease.holder)
             self._loss = f"another process acts: {lease.holder}"
         else:
