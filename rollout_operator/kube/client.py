@@ -129,7 +129,7 @@ class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     within: timedelta
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
     sent_within: timedelta | None = None
-    """How long it may wait for a token, where that is shorter; must be positive."""
+    """How long it may wait for a token and a connection, if that is shorter; must be positive."""
     has_turn: bool = False
     silence: timedelta | None = None
 
@@ -218,10 +218,14 @@ class _Exchange:
         with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
             if span.is_recorded:
                 span.set_attributes({"http.request.method": call.method, "url.path": call.path})
+            began = self.transport.clock.elapsed()
             if not request.has_turn:
                 await self.admit(call, min(request.within, request.sent_within or request.within))
             until_sent = self.fence(call.text) if call.is_write else None
-            answer = await self._exchange(request, _choose_connect_limit(until_sent))
+            limits = [] if until_sent is None else [until_sent]
+            if request.sent_within is not None:
+                limits.append(request.sent_within - (self.transport.clock.elapsed() - began))
+            answer = await self._exchange(request, _choose_connect_limit(*limits))
             if span.is_recorded:
                 span.set_attributes({"http.response.status_code": answer.status})
         return answer
@@ -283,14 +287,12 @@ class _Exchange:
         )
 
 
-def _choose_connect_limit(until_sent: timedelta | None) -> timedelta:
-    """Return how long a connection may take: the right to write may end meanwhile.
+def _choose_connect_limit(*limits: timedelta) -> timedelta:
+    """Return how long a connection may take: the right or the reason to write may end meanwhile.
 
     Always above zero, which aiohttp takes for no limit.
     """
-    if until_sent is None:
-        return _CONNECT_LIMIT
-    return max(min(_CONNECT_LIMIT, until_sent), _SHORTEST)
+    return max(min((_CONNECT_LIMIT, *limits)), _SHORTEST)
 
 
 def _translate(call: Call, error: Exception, timed_out: str = "timed out") -> ApiError:

@@ -297,10 +297,10 @@ class CallStage(stories.Steps):
             credential = token_file(file, LoopClock())
             self.server.connect(credential=credential)
 
-    async def do_run(self, use: str, times: str = "x1") -> str:
+    async def do_run(self, use: str, times: str = "x1", within: str = "20") -> str:
         found = []
         for _ in range(int(times[1:])):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(float(within)):
                 found.append(await self._run(use))
         return ", ".join(found)
 
