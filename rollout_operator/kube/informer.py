@@ -450,6 +450,8 @@ class Informer(Generic[Cached]):
         try:
             await self._list()
         except ApiError as error:
+            # Of a server restored from a backup, streams prove themselves and bring nothing.
+            self._is_refreshed &= not isinstance(error, WentBack)
             pause = _RELIST_PAUSE if self._is_refreshed else _REFRESH_PAUSE
             log.debug("Not listed anew", **self._of.keys, again_in=pause, err=error)
             self._list_due_at = self._clock.elapsed() + pause
