@@ -194,10 +194,16 @@ class Report(msgspec.Struct, kw_only=True):
     """Whether the API server showed something other than the cache."""
     cut_short: str = ""
     """Why a live read was too old before all was done: there is more to do."""
+    has_reserved: bool = False
+    """Whether pods were reserved, or almost: to give them back wakes their group."""
 
     @property
     def is_cut_short(self) -> bool:
         return self.cut_short != ""
+
+    @property
+    def was_in_vain(self) -> bool:
+        return self.has_reserved and not self.deleted
 
 
 class _DeleteOutcome(Enum):
@@ -491,6 +497,8 @@ class Executor:
             candidates = _Candidates(self._arbiter, limit, pods, held_back.held)
             while self._may_go_on(room) and (replacement := await candidates.next()):
                 answer = await self._arbiter.reserve(_build_request(replacement, limit), until)
+                if isinstance(answer, Reservation) or (answer and answer.error):
+                    report.has_reserved = True
                 if isinstance(answer, Refusal):
                     if _record_held(held_back, answer) is _DeleteOutcome.REFUSED:
                         continue

@@ -71,6 +71,12 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
+class _InVain(NamedTuple):
+    attempt: Attempt
+    not_before: timedelta
+    step: StepOutcome
+
+
 class Steps:
     """Tries actions, and remembers by group how often they were contradicted."""
 
@@ -80,10 +86,13 @@ class Steps:
         """`resync` is when to reconcile again at the latest."""
         self._deletes, self._refresh = context.deletes, context.refresh
         self._executor, self._attempts, self._resync = executor, attempts, resync
+        self._clock = context.clock
         self._rechecks: dict[GroupName, int] = {}
+        self._in_vain: dict[GroupName, _InVain] = {}
 
     def forget(self, name: GroupName) -> None:
         self._rechecks.pop(name, None)
+        self._in_vain.pop(name, None)
 
     async def settle(self, group: Group) -> StepOutcome | None:
         """Read back deletes without an answer; return the outcome where nothing may follow."""
@@ -121,6 +130,11 @@ class Steps:
         wait, failure = self._attempts.wait_before(attempt)
         if wait:
             return StepOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
+        last = self._in_vain.get(group.name)
+        if last is not None and last.attempt == attempt:
+            if (left := last.not_before - self._clock.elapsed()) > timedelta(0):
+                return replace(last.step, again=left)
+            del self._in_vain[group.name]
         report = await self._executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
@@ -133,13 +147,16 @@ class Steps:
             return self._expire(attempt, report, action.zone.name)
         self._attempts.record_success(attempt)
         again = self._choose_recheck(group.name, report)
-        if not report.held:
-            return StepOutcome(reasons=tuple(report.reasons), again=again)
         # Each reason of a budget once.
         zone = action.zone.name
         held = {each.reason: replace(each.reason, zone=zone) for each in report.held}.values()
         waits = [refusal.requeue_after or HELD_RECHECK for refusal in report.held]
-        return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
+        step = StepOutcome(reasons=(*held, *report.reasons), again=min([again, *waits]))
+        if report.was_in_vain:
+            # What was written on the pods, and removed again, wakes the group at once (LI-11).
+            not_before = self._clock.elapsed() + again
+            self._in_vain[group.name] = _InVain(attempt, not_before, step)
+        return step
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
         wanted = get_retry_after(error)
@@ -159,11 +176,12 @@ class Steps:
         return StepOutcome(reasons=(reason, *report.reasons), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
-        if report.deleted or report.is_cut_short or not report.is_contradicted:
+        is_contradicted = report.is_contradicted or report.was_in_vain
+        if report.deleted or report.is_cut_short or not is_contradicted:
             self._rechecks.pop(name, None)
         if report.is_cut_short:
             return RECHECK_WAIT
-        if not report.is_contradicted:
+        if not is_contradicted:
             return LAG_LIMIT + RECHECK_WAIT if report.deleted else self._resync
         self._rechecks[name] = self._rechecks.get(name, 0) + 1
         wait = CONTRADICTIONS.bound(self._rechecks[name])
