@@ -282,7 +282,7 @@ def choose_pods(
     room = room if held_room is None else min(room, held_room)
     shares = (
         _share(readiness, newcomers, len(newcomers)),
-        *_choose_unanswered(readiness, limit),
+        *_choose_unanswered(readiness, limit - others_down),
         _choose_unborn(readiness, limit),
         _choose_fallen(readiness, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
