@@ -48,6 +48,7 @@ from rollout_operator.model.names import HEALTH_CHECK, LONGEST_NAME, Uid
 from rollout_operator.model.objects import GateState, Group, HealthGate, Pod, StatefulSet
 from rollout_operator.model.units import format_next_second, format_prometheus_duration
 from rollout_operator.planning.readiness import (
+    DownCause,
     Readiness,
     find_group_blocker,
     is_paused,
@@ -224,7 +225,13 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         if self.check.first_zone_pods is None:
             return None
         readiness, revision = member.readiness, member.sts.update_revision
-        outdated = sum(pod.revision != revision for pod in readiness.standing)
+        # A delete without an answer may have spared its pod: to repeat it takes no more room.
+        unanswered = (
+            down.pod
+            for down in readiness.down
+            if down.why is DownCause.UNANSWERED and down.pod.is_ready
+        )
+        outdated = sum(pod.revision != revision for pod in (*readiness.standing, *unanswered))
         return max(self.check.first_zone_pods - (readiness.used - outdated), 0)
 
 

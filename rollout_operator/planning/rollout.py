@@ -278,11 +278,13 @@ def choose_pods(
     broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
     healthy = [pod for pod in readiness.standing if pod.revision != revision]
     unavailable = readiness.unavailable + others_down
+    unanswered, spared = _choose_unanswered(readiness, limit - others_down, held_room)
     room = limit - unavailable
-    room = room if held_room is None else min(room, held_room)
+    room = room if held_room is None else min(room, held_room - max(spared.room, 0))
     shares = (
         _share(readiness, newcomers, len(newcomers)),
-        *_choose_unanswered(readiness, limit - others_down),
+        unanswered,
+        spared,
         _choose_unborn(readiness, limit),
         _choose_fallen(readiness, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
@@ -418,17 +420,21 @@ def _is_broken(sts: StatefulSet, unready: Down) -> bool:
     return may_go and unready.pod.revision != sts.update_revision
 
 
-def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
+def _choose_unanswered(
+    readiness: Readiness, limit: int, held_room: int | None
+) -> tuple[EqualPods, EqualPods]:
     """Return the pods whose delete got no answer, to be deleted again by the same UID.
 
-    The second share are those that are still up and may have been spared. 3 pods, limit 1, another
-    pod has crashed since: wait until the first request can no longer be carried out (SI-03).
+    The second share are those that are still up and may have been spared: they are healthy pods to
+    what holds the zone by now. 3 pods, limit 1, another pod has crashed since: wait until the first
+    request can no longer be carried out (SI-03).
     """
     pods = [unready for unready in _list_broken(readiness) if unready.why is DownCause.UNANSWERED]
     down = [pod for pod in pods if not pod.pod.is_ready]
     up = [pod for pod in pods if pod.pod.is_ready]
-    others = max(readiness.seen_down - len(up), readiness.status_short)
-    return _share(readiness, down, len(down)), _share(readiness, up, limit - others)
+    room = limit - max(readiness.seen_down - len(up), readiness.status_short)
+    room = room if held_room is None else min(room, held_room)
+    return _share(readiness, down, len(down)), _share(readiness, up, room)
 
 
 def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:

@@ -19,8 +19,8 @@ from rollout_operator.gates.model import (
     decode_health_check,
 )
 from rollout_operator.gates.plan import Answers, Question, compose_success, judge_group, plan_check
-from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS, PAUSED, Revision
-from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
+from rollout_operator.model.names import HEALTH_CHECK, HEALTH_CHECK_BYPASS, PAUSED, Revision, Uid
+from rollout_operator.model.objects import Deletion, Group, Pod, StatefulSet, Zone
 from rollout_operator.model.outcome import Plan, RecordRevision
 from rollout_operator.planning.explain import explain_pod
 from rollout_operator.planning.rollout import plan_group
@@ -37,7 +37,7 @@ class PlanStage(Steps):
         self.now = self._start = NOW
         self._spec: dict[str, Any] = {}
         self._names = {BOUND}
-        self._status = Status()
+        self._status, self._deletions = Status(), dict[Uid, Deletion]()
         self._generation = 1
         self._sets: dict[str, StatefulSet] = {}
         self._pods: dict[str, Pod] = {}
@@ -118,12 +118,9 @@ class PlanStage(Steps):
             letter, _, ordinal = name.partition("-")
             sts = self._sets[letter]
             anew = pod(
-                letter,
-                int(ordinal),
-                revision=sts.update_revision,
-                created=self.now,
-                ready_since=self.now,
-            )
+                letter, int(ordinal), revision=sts.update_revision,
+                created=self.now, ready_since=self.now,
+            )  # fmt: skip
             self._pods[name] = replace(anew, is_ready=True, why_not_ready="")
             self._finish(letter)
 
@@ -132,6 +129,9 @@ class PlanStage(Steps):
         for name in names:
             down = {"is_ready": False, "ready_since": None, "is_crash_looping": True}
             self._pods[name] = replace(self._pods[name], **down, why_not_ready="CrashLoopBackOff")
+
+    async def do_unanswered(self, *names: str) -> None:
+        self._deletions = {self._pods[name].uid: Deletion.UNKNOWN for name in names}
 
     async def do_recover(self, *names: str) -> None:
         for name in names:
@@ -287,7 +287,7 @@ class PlanStage(Steps):
             )
             for sts in map(self._count, self._sets.values())
         ]
-        seen = replace(group(*zones), now=self.now)
+        seen = replace(group(*zones), now=self.now, deletions=self._deletions)
         return replace(seen, gates=judge_group(seen, self._find, "", self._get_error))
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
