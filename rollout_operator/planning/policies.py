@@ -463,7 +463,9 @@ def _has_left(case: _Case, readiness: Readiness) -> bool:
 
 
 def _is_broken(replacement: Replacement) -> bool:
-    return replacement.reason.code is Code.POD_BROKEN_AND_OUTDATED
+    # A delete without an answer may have spared its pod.
+    is_down = replacement.reason.code is Code.POD_BROKEN_AND_OUTDATED
+    return is_down and not replacement.pod.is_ready
 
 
 def _is_free(case: _Case, replacement: Replacement) -> bool:
