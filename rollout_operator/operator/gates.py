@@ -140,7 +140,9 @@ class HealthGates(Feature):
             bound = list_bound(check)
             for name in {sts.group for sts in bound if sts.group is not None}:
                 group = observer.observe(name)
-                yield replace(group, zones=order_zones(group.zones))
+                # Under a policy its records are those of the policy's group.
+                if not group.driver:
+                    yield replace(group, zones=order_zones(group.zones))
             if policies is not None:
                 yield from policies.observe(sts.uid for sts in bound)
 
