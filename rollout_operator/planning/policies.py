@@ -382,7 +382,9 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
     opened = find_open(batch, readinesses)
     if opened and must_wait_anew(opened, readinesses, now):
         zone = next(one for one in zones if any(_is_for(opened, each) for each in one.readinesses))
-        if pause_end or _find_soak(snapshot, zones, zone):
+        gate = find_gate(zone, snapshot.group.gates)
+        is_gated = gate is not None and gate.room < len(opened.pods)
+        if pause_end or is_gated or _find_soak(snapshot, zones, zone):
             opened = None
     return _Case(
         snapshot=snapshot,
