@@ -584,7 +584,7 @@ def _record_batch(case: _Case, step: _Step) -> Batch | None:
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     """Add when to reconcile again, and whether the batch has stalled (MAZ-44)."""
     readinesses, now = list_readinesses(case.zones), case.now
-    underway = find_open(plan.batch, readinesses)
+    underway = case.open if plan.batch is case.batch else find_open(plan.batch, readinesses)
     times = [*list_times((*readinesses, *case.departed))]
     left = None
     if underway is not None:
