@@ -683,8 +683,8 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     # One that is deleted and created anew, to change what cannot be changed, is in no group for a
     # moment.
     has_all = names.issuperset(record.name for record in survey.entry.stateful_sets)
-    is_over = has_all and not any(member.outdated for member in survey.members)
-    if is_over:
+    is_over = not any(member.outdated for member in survey.members)
+    if is_over and has_all:
         return GroupStatus(group=group.name)
     # What goes back is known to have been at rest before.
     is_late = is_new or (survey.entry.late and not any(each.is_back for each in survey.members))
@@ -695,6 +695,10 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     ]
     gone = [record for record in before.values() if record.name not in names]
     kept = sorted([*filter(None, records), *gone], key=lambda record: record.name)
+    if is_over and not is_late:
+        # What is gone may be so for good: the next rollout is one of its own.
+        at = {member.sts.name: member.sts.update_revision for member in survey.members}
+        kept = [replace(one, stable_revision=at.get(one.name, one.stable_revision)) for one in kept]
     entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late)
     survey = _survey(group, _with_entry(check, entry))
     marked = {
