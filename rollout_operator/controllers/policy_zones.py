@@ -43,7 +43,7 @@ from rollout_operator.model.policy import (
     WatchedPolicy,
     ZoneResolution,
 )
-from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policies import order_turns, plan_policy
 from rollout_operator.planning.policy_status import find_batch
 from rollout_operator.planning.policy_zones import (
     NodeLabels,
@@ -348,8 +348,8 @@ class PolicyRule(LabelRule):
         scope, record = self._find_scope(name), self._records.get(name)
         if scope is None or record is None:
             return None
-        order = [sts.name for zone in record.resolution.zones for sts in zone.sets]
         group = self.observe(name)
+        order = order_turns(self.snapshot(scope, group, record))
         found = sorted(
             (zone for zone in group.zones if zone.sts.name in order),
             key=lambda zone: order.index(zone.sts.name),

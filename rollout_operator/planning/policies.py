@@ -168,6 +168,12 @@ def list_switchable(group: Group) -> Sequence[StatefulSet]:
     ]
 
 
+def order_turns(snapshot: PolicySnapshot) -> Sequence[str]:
+    """Return the StatefulSets in the order in which their zones have their turns now."""
+    zones = _order_turns(_open_case(snapshot))
+    return [name for zone in zones for name in sorted(each.sts.name for each in zone.readinesses)]
+
+
 def settle_batch(
     batch: Batch | None,
     readinesses: Sequence[Readiness],
