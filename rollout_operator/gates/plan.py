@@ -224,15 +224,16 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many pods of the first zone may still go, None for any number."""
         if self.check.first_zone_pods is None:
             return None
-        readiness, revision = member.readiness, member.sts.update_revision
-        # A delete without an answer may have spared its pod: to repeat it takes no more room.
+        # Pods that came at the update revision before it was seen are asked about by no check. A
+        # delete without an answer may have spared its pod: to repeat it takes no more room.
+        readiness, updated = member.readiness, {pod.uid for pod in member.updated}
         unanswered = (
             down.pod
             for down in readiness.down
             if down.why is DownCause.UNANSWERED and down.pod.is_ready
         )
-        outdated = sum(pod.revision != revision for pod in (*readiness.standing, *unanswered))
-        return max(self.check.first_zone_pods - (readiness.used - outdated), 0)
+        others = sum(pod.uid not in updated for pod in (*readiness.standing, *unanswered))
+        return max(self.check.first_zone_pods - (readiness.used - others), 0)
 
 
 def judge_group(
