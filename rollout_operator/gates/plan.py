@@ -150,7 +150,12 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_begun(self) -> bool:
         has_passed = self.record is not None and self.record.passed_at is not None
-        return bool(self.updated) and has_passed
+        # The first pod may be away for longer than the pass counts.
+        stay = (DownCause.UNREADY, DownCause.SETTLING)
+        is_away = self.readiness.missing or any(
+            down.why not in stay for down in self.readiness.down
+        )
+        return has_passed and bool(self.updated or is_away)
 
 
 class _Survey(msgspec.Struct, frozen=True, kw_only=True):

@@ -451,10 +451,10 @@ class OperatorStage(stories.Steps):
         await self.do_fail("a-1")
         await asyncio.sleep(5)
 
-    async def do_lag(self, seconds: str) -> None:
-        """Have the watch of pods be so late, and the StatefulSet controller a little."""
+    async def do_lag(self, seconds: str, controller: str = "1") -> None:
+        """Have the watch of pods be so late, and the StatefulSet controller a little, or more."""
         self.late.lag = timedelta(seconds=float(seconds))
-        self.sandbox.cluster.lag_controller(timedelta(seconds=1))
+        self.sandbox.cluster.lag_controller(timedelta(seconds=float(controller)))
 
     async def do_spoil(self, plural: str = "") -> None:
         """Have events of a kind come as objects that cannot be decoded, or none."""
