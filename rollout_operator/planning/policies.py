@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.names import ON_DELETE, Uid
-from rollout_operator.model.objects import Group, Pod, StatefulSet
+from rollout_operator.model.objects import GateState, Group, Pod, StatefulSet
 from rollout_operator.model.outcome import (
     Code,
     EqualPods,
@@ -428,14 +428,18 @@ def _choose_step(case: _Case) -> _Step:
 def _order_turns(case: _Case) -> Sequence[RolloutZone]:
     """Order zones: done ones, then one with recorded pods left, then begun ones.
 
-    Their StatefulSets and pods are ordered too.
+    Of these, one that a health check has let begin goes before one that lost a pod, which it may
+    hold for long. Their StatefulSets and pods are ordered too.
     """
     last = "" if case.batch is None else case.batch.zone
+    gates, initial = case.snapshot.group.gates, case.snapshot.initial
+    let = {uid for uid, gate in gates.items() if gate.state is GateState.BEGUN}
 
     def rank(zone: RolloutZone) -> tuple[bool, ...]:
         is_unfinished = any(_has_left(case, readiness) for readiness in zone.readinesses)
         is_done = not any(map(is_waiting, zone.readinesses))
-        return (not is_done, not is_unfinished, *rank_begun(zone, last, case.snapshot.initial))
+        is_let = any(readiness.sts.uid in let for readiness in zone.readinesses)
+        return (not is_done, not is_unfinished, not is_let, *rank_begun(zone, last, initial))
 
     return sorted((_order_sets(case, zone) for zone in case.zones), key=rank)
 
