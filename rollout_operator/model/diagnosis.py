@@ -38,6 +38,7 @@ class FindingCode(StrEnum):
     WEBHOOK_CA_BROKEN = "webhook_ca_broken"
     WEBHOOK_CA_EXPIRED = "webhook_ca_expired"
     WEBHOOK_CA_DIFFERS = "webhook_ca_differs"
+    CERTIFICATE_MISSING = "certificate_missing"
     WEBHOOK_IGNORES_FAILURE = "webhook_ignores_failure"
     GUARD_WITHOUT_WEBHOOK = "guard_without_webhook"
     # webhooks as the API server reaches them
@@ -376,6 +377,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the whole cluster."""
     lease: Lease | None = None
     """Read where no Deployment acts."""
+    missing_secret: str = ""
+    """Name of the Secret that the first operator here serves from, where there is none."""
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     unobeyed: frozenset[str] = frozenset()

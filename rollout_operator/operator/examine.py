@@ -96,6 +96,7 @@ from rollout_operator.planning.rights import (
     DEFAULT_SECRET,
     SECRET_FLAG,
     SELF_SIGNED_FLAG,
+    TLS_FLAG,
     list_needs,
     list_rights,
 )
@@ -188,6 +189,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         policy_kind=await reading.fetch_policy_kind(),
         lease=None if acting else await reading.fetch_lease(),
         hooks=await reading.list_hooks(acting[:1]),
+        missing_secret=reading.missing_secret,
     )
     if installation.gated:
         installation = replace(installation, broken_gates=await reading.map_gates(installation))
@@ -424,6 +426,7 @@ class _Reading:
     unneeded: set[Source] = field(default_factory=set)
     unknown: set[Resource] = field(default_factory=set)
     """Kinds that the API server does not know."""
+    missing_secret: str = ""
 
     @contextmanager
     def recording(self, source: Source) -> Iterator[None]:
@@ -564,12 +567,17 @@ class _Reading:
 
     async def _fetch_certificate(self, operators: Sequence[OperatorDeployment]) -> bytes:
         """Return the certificate of the first operator; empty where it may not be read."""
-        secret = DEFAULT_SECRET
+        secret, is_served = DEFAULT_SECRET, False
         for operator in operators:
             if not operator.is_on(SELF_SIGNED_FLAG, default=True):
                 return b""
             secret = operator.find(SECRET_FLAG) or secret
+            # That of an operator elsewhere lies there; a name from a variable is not known.
+            is_served = operator.is_on(TLS_FLAG) and not operator.namespace and "$(" not in secret
         try:
             return decode_certificate(await self.client.fetch(SECRETS, self.namespace, secret))
+        except NotFound:
+            self.missing_secret = secret if is_served else ""
+            return b""
         except OperatorError:
             return b""

@@ -247,8 +247,11 @@ def _check_hooks(installation: Installation) -> Iterator[Finding]:
             yield find(FindingCode.WEBHOOK_OF_OTHERS, hook.configuration, text)
 
 
-@_check("CA of webhooks", _HOOKS)
+@_check("Secret and CA of webhooks", _HOOKS)
 def _check_bundles(installation: Installation) -> Iterator[Finding]:
+    if installation.missing_secret:
+        text = f"Secret {installation.missing_secret} does not exist"
+        yield find(FindingCode.CERTIFICATE_MISSING, installation.acting[0].title, text)
     for hook in installation.own_hooks:
         facts, name = hook.bundle, hook.configuration
         if facts is None:

@@ -133,6 +133,7 @@ class ExamineStage(Steps):
     async def set_up(self) -> None:
         self._put("namespaces", {"metadata": {"name": NAMESPACE}})
         await self.do_operator("-server-tls.enabled=true")
+        self._put("secrets", {"metadata": {"name": "rollout-operator-self-signed-certificate"}})
         for name in ("zone-a", "zone-b"):
             zone = set_json(name)
             zone["spec"]["template"] = {
