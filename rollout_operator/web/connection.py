@@ -272,18 +272,19 @@ class Connections:
         a review in flight stays. If handshakes always went first, silent connections after their
         handshake would keep every honest one out.
         """
-        if len(self) < self._most:
-            return True
-        if len(self._handshakes) > len(self._waiting):
-            task = next(iter(self._handshakes))
-            del self._handshakes[task]
-            task.cancel()
-            return True
-        for connection in self._waiting:
-            del self._waiting[connection]
-            connection.cut()
-            return True
-        return False
+        # More than one may have to go: a handshake may still succeed in the turn that cancels it.
+        while len(self) >= self._most:
+            if len(self._handshakes) > len(self._waiting):
+                task = next(iter(self._handshakes))
+                del self._handshakes[task]
+                task.cancel()
+            elif self._waiting:
+                connection = next(iter(self._waiting))
+                del self._waiting[connection]
+                connection.cut()
+            else:
+                return False
+        return True
 
     def begin_handshake(self, task: asyncio.Task[None]) -> None:
         self._handshakes[task] = None

@@ -5,13 +5,15 @@ import resource
 import socket
 import ssl
 from datetime import timedelta
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.names import ConfigError
-from rollout_operator.web.connection import PAUSE, ConnectionLimits
+from rollout_operator.web.connection import PAUSE, ConnectionLimits, Connections
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.served import (
     ALLOWED,
@@ -45,31 +47,22 @@ async def test_a_port_in_use_is_named(webhooks: ServedWebhooks) -> None:
 
 async def test_slow_readers_are_cut() -> None:
     """SEC-05: a client that does not take the answers loses the connection."""
-    options = ServerOptions(
-        write_limit=50 * MILLISECOND, limits=ConnectionLimits(sweep=10 * MILLISECOND)
-    )
+    limits = ConnectionLimits(sweep=10 * MILLISECOND)
+    options = ServerOptions(write_limit=50 * MILLISECOND, limits=limits)
     async with serving(options=options) as webhooks:
         webhooks.hook.verdict = replace(FINE, warnings=("x" * 256,) * 10)
         plain = socket.create_connection(("127.0.0.1", webhooks.server.port))
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        line = Line(
-            *await asyncio.open_connection(
-                sock=plain, ssl=webhooks.client_context, server_hostname="localhost", limit=1
-            )
-        )
+        tls: Any = {"ssl": webhooks.client_context, "server_hostname": "localhost"}
+        line = Line(*await asyncio.open_connection(sock=plain, limit=1, **tls))
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]  # of read transports
-        with pytest.raises((ConnectionError, ssl.SSLError)):
-            await flood(line)
+        with pytest.raises((ConnectionError, ssl.SSLError)):  # noqa: PT012 (when, is not known)
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    line.writer.write(post(body_of()))
+                    await line.writer.drain()
+                    await asyncio.sleep(0)
         await line.close()
-
-
-async def flood(line: Line) -> None:
-    """Send and send, until the connection is cut."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            line.writer.write(post(body_of()))
-            await line.writer.drain()
-            await asyncio.sleep(0)
 
 
 async def test_a_flood_takes_turns_with_requests(webhooks: ServedWebhooks) -> None:
@@ -77,12 +70,19 @@ async def test_a_flood_takes_turns_with_requests(webhooks: ServedWebhooks) -> No
     good = await webhooks.connect()
     before = webhooks.given
     good.writer.write(post(body_of()))
-    address = ("127.0.0.1", webhooks.server.port)
-    silent = [socket.create_connection(address) for _ in range(300)]
+    silent = [socket.create_connection(("127.0.0.1", webhooks.server.port)) for _ in range(300)]
     assert (await good.read()).body == ALLOWED
     assert webhooks.given - before < 100
     for one in silent:
         one.close()
+
+
+def test_all_go_that_must() -> None:
+    """SEC-06: more than one, where a handshake succeeded in the turn that cancelled it."""
+    connections = Connections(2)
+    for connection in (Mock(), Mock(), Mock()):
+        connections.add(connection)
+    assert (connections.make_room(), len(connections)) == (True, 1)
 
 
 class PauseClock(LoopClock):
@@ -108,13 +108,10 @@ async def test_running_out_of_descriptors(lines: list[str]) -> None:
             client.setblocking(False)
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
-                await asyncio.get_running_loop().sock_connect(
-                    client, ("127.0.0.1", webhooks.server.port)
-                )
-                async with asyncio.timeout(PATIENCE):
-                    await clock.third.wait()
+                address = ("127.0.0.1", webhooks.server.port)
+                await asyncio.get_running_loop().sock_connect(client, address)
+                await asyncio.wait_for(clock.third.wait(), PATIENCE)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (await webhooks.send_request(post(body_of()))).body == ALLOWED
-    (line,) = [line for line in lines if "Cannot accept" in line]
-    assert "Too many open files" in line
+    assert ["Too many open files" in line for line in lines if "Cannot accept" in line] == [True]
