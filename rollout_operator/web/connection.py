@@ -15,7 +15,9 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Final, cast
 
@@ -226,10 +228,14 @@ class ReviewConnection(Connection):
         self._content = content
         self._ahead = 0
         self._connections.move_last(self)
+        CURRENT.set(self)
 
     def begin_review(self) -> None:
         """Begin with a review whose body has come: its answer matters to a cluster."""
         self._connections.begin_review(self)
+
+    def end_review(self) -> None:
+        self._connections.end_review(self)
 
     def begin_answer(self, limit: timedelta) -> None:
         """Begin with an answer, which must be taken within `limit`."""
@@ -238,7 +244,7 @@ class ReviewConnection(Connection):
     def end(self) -> None:
         self._due = None
         self._content = None
-        self._connections.end_review(self)
+        self.end_review()
 
     def cut(self) -> None:
         if self._tls is not None:
@@ -247,6 +253,24 @@ class ReviewConnection(Connection):
     def is_overdue(self, now: float) -> bool:
         """Return whether a request head or the taking of an answer takes too long."""
         return self._due is not None and self._due < now
+
+
+CURRENT: Final[ContextVar[ReviewConnection | None]] = ContextVar("connection", default=None)
+"""Of the task that answers its requests."""
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """Let the connection go for others meanwhile: its review may be made up, and it may wait."""
+    connection = CURRENT.get()
+    if connection is None:
+        yield
+        return
+    connection.end_review()
+    try:
+        yield
+    finally:
+        connection.begin_review()
 
 
 class Connections:
@@ -269,8 +293,8 @@ class Connections:
         """Make room for one more; return whether there is.
 
         The larger crowd, of handshakes or of idle connections, loses its oldest; a connection with
-        a review in flight stays. If handshakes always went first, silent connections after their
-        handshake would keep every honest one out.
+        a review in flight stays, unless it is `giving_way`. If handshakes always went first, silent
+        connections after their handshake would keep every honest one out.
         """
         # More than one may have to go: a handshake may still succeed in the turn that cancels it.
         while len(self) >= self._most:

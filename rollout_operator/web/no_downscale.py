@@ -49,6 +49,7 @@ from rollout_operator.planning.requests import (
     assess_no_downscale_change,
     refuse_decrease,
 )
+from rollout_operator.web.connection import giving_way
 
 # Of the requests that the process may send to an API group, for each bucket of a kind.
 _SHARE: Final = 0.1
@@ -133,9 +134,10 @@ class UnknownPods:
 
     async def fetch(self, name: str, standing: Standing, within: timedelta) -> bytes:
         """Return a pod by a read sent after the call. Raises as `UnconfirmedReads.fetch`."""
-        answer = await self._reads.share(
-            name, lambda: self._fetch(name, standing, within), lambda begun_before: False
-        )
+        with giving_way():
+            answer = await self._reads.share(
+                name, lambda: self._fetch(name, standing, within), lambda begun_before: False
+            )
         if isinstance(answer, ApiError):
             raise answer.with_traceback(None)  # others raise it too
         return answer
@@ -280,11 +282,12 @@ class Parents:
         left = until - self._clock.elapsed()
         try:
             async with asyncio.timeout(max(left.total_seconds(), 0)):
-                answer = await self._reads.share(
-                    key,
-                    lambda: self._fetch(resource, review, left),
-                    lambda parent: _is_fresh(parent, review),
-                )
+                with giving_way():
+                    answer = await self._reads.share(
+                        key,
+                        lambda: self._fetch(resource, review, left),
+                        lambda parent: _is_fresh(parent, review),
+                    )
         except TimeoutError as error:
             text = f"no answer within {left.total_seconds():.1f}s"
             raise DeadlinePassed(text) from error

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, Final
+from unittest.mock import Mock
 
 from rollout_operator.model.names import (
     LAST_DOWNSCALE,
@@ -20,6 +21,7 @@ from rollout_operator.model.names import (
     Unreachable,
 )
 from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.web.connection import CURRENT
 from tests import stories
 from tests.controllers.fake_client import FakeClient
 from tests.virtual_time import elapsed
@@ -84,6 +86,11 @@ class ClientStage(stories.Steps):
         """Have something go on meanwhile; `end` waits for what came of it."""
         self.begun[name] = self.start(self._do(*words))
         await asyncio.sleep(0)
+
+    async def do_connected(self, *words: str) -> str:
+        """Do something on a connection; show what becomes of both."""
+        CURRENT.set(connection := Mock())
+        return f"{await self._do(*words)}; {connection.method_calls}"
 
     async def do_end(self, name: str) -> str | None:
         return await self.begun[name]

@@ -136,21 +136,16 @@ class ExamineStage(Steps):
         self._put("secrets", {"metadata": {"name": "rollout-operator-self-signed-certificate"}})
         for name in ("zone-a", "zone-b"):
             zone = set_json(name)
-            zone["spec"]["template"] = {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {"containers": []},
-            }
+            template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
+            zone["spec"]["template"] = template
             self._put("statefulsets", zone)
 
     # What there is
 
     async def do_operator(self, *words: str) -> None:
         """Have the operator be started with these flags, `in=`, `image=`, `watches=` these."""
-        given = {
-            "in": NAMESPACE,
-            "name": "rollout-operator",
-            "image": "example.com/rollout-operator:1",
-        }
+        image = "example.com/rollout-operator:1"
+        given = {"in": NAMESPACE, "name": "rollout-operator", "image": image}
         given |= dict(word.split("=", 1) for word in words if not word.startswith("-"))
         container: Json = {"image": given["image"], "args": [w for w in words if w[0] == "-"]}
         if "watches" in given:
@@ -166,9 +161,8 @@ class ExamineStage(Steps):
     async def do_webhook(self, name: str, *ca: str) -> None:
         """Add a webhook of this path, with our CA if `ca` is said."""
         service = {"name": "rollout-operator", "namespace": NAMESPACE, "path": f"/admission/{name}"}
-        client: Json = {"service": service}
-        if ca:
-            client["caBundle"] = b64encode(self.ca["ca"]).decode()
+        bundle = {"caBundle": b64encode(self.ca["ca"]).decode()} if ca else {}
+        client: Json = {"service": service, **bundle}
         hooks = [{"name": f"{name}.grafana.com", "clientConfig": client}]
         head = {"name": name, "uid": name, "resourceVersion": "1"}
         self._put("validatingwebhookconfigurations", {"metadata": head, "webhooks": hooks})
@@ -183,9 +177,8 @@ class ExamineStage(Steps):
         own = {} if plural.startswith("cluster") else {"namespace": NAMESPACE}
         head = {"name": name, "uid": name, "resourceVersion": "1", **own}
         kind = KINDS[plural][0]
-        self._put(
-            plural, {"kind": kind, "metadata": head, "spec": json.loads(spec), **json.loads(more)}
-        )
+        one = {"kind": kind, "metadata": head, "spec": json.loads(spec), **json.loads(more)}
+        self._put(plural, one)
 
     async def do_bind(self, name: str, check: str) -> None:
         """Bind a StatefulSet to a health check."""

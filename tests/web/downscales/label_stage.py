@@ -65,12 +65,11 @@ class LabelStage(ClientStage):
     async def do_cache(self, *words: str) -> None:
         how = _read(words)
         if "spoilt" in how:
-            self.cache.upsert(
-                Unreadable(
-                    kind="StatefulSet", namespace="test", name=NAME, uid=Uid(how["uid"]),
-                    resource_version=how["version"], error="spec.replicas: broken",
-                )
+            spoilt = Unreadable(
+                kind="StatefulSet", namespace="test", name=NAME, uid=Uid(how["uid"]),
+                resource_version=how["version"], error="spec.replicas: broken",
             )  # fmt: skip
+            self.cache.upsert(spoilt)
         else:
             self.cache.upsert(decode_statefulset(json.dumps(_build(how)).encode()))
 
@@ -85,8 +84,7 @@ class LabelStage(ClientStage):
             found = await self.parents.fetch(_review(_read(words)), until)
         except OperatorError as error:
             return f"{type(error).__name__}: {error}"
-        annotated = " annotated" * bool(found.annotations)
-        return found.labels.get(NO_DOWNSCALE, "no label") + annotated
+        return found.labels.get(NO_DOWNSCALE, "no label") + " annotated" * bool(found.annotations)
 
     async def do_review(self, *words: str) -> str:
         """Request fewer replicas: `old=2 new=1`, by scale or of the `whole` set, `dry`."""

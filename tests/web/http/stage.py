@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review
-from rollout_operator.web.connection import ConnectionLimits
+from rollout_operator.web.connection import ConnectionLimits, giving_way
 from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import MAX_BODY, MAX_ON_LOOP, ServerOptions
 from tests.model.review_trees import review_tree
@@ -129,6 +129,10 @@ class WireStage(Steps):
         """Have reviews wait until `let`."""
         for name in names:
             await self.served.hold(self.connections[name], self.gate)
+
+    async def do_unsure(self) -> None:
+        """Let the connections of reviews that are held go for others."""
+        self.gate.waits = giving_way
 
     async def do_let(self) -> None:
         self.gate.opened.set()
