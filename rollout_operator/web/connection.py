@@ -24,6 +24,7 @@ from typing import Final, cast
 import msgspec
 from aiohttp import StreamReader, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.typedefs import Handler
 
 from rollout_operator.aio.clock import Clock
@@ -37,6 +38,8 @@ _READ_LIMIT: Final = timedelta(seconds=10)
 WRITE_LIMIT: Final = timedelta(seconds=10)
 # A request line or a header longer than this is refused with 400.
 _LINE_LIMIT: Final = 8190
+# Of a head or of trailers: aiohttp keeps twice as much until they have ended.
+_FIELDS_LIMIT: Final = 1 << 15
 # After an answer that did not read the body, the rest of the body is read for this long.
 _LINGER_LIMIT: Final = timedelta(seconds=1)
 # In place of aiohttp's header, which names versions.
@@ -74,9 +77,9 @@ PIECE: Final = 1 << 16
 
 
 class Connection(web.RequestHandler):
-    """A client's connection, cut if no request comes within `read_limit`."""
+    """A client's connection, cut if no request comes within `read_limit`, or too large a one."""
 
-    __slots__ = ("_read_limit", "_silence")
+    __slots__ = ("_ahead", "_fields", "_payload", "_progress", "_read_limit", "_silence")
 
     def __init__(self, server: web.Server, *, read_limit: timedelta = _READ_LIMIT) -> None:
         super().__init__(
@@ -93,6 +96,13 @@ class Connection(web.RequestHandler):
         )
         self._read_limit = read_limit
         self._silence: asyncio.TimerHandle | None = None
+        self._ahead = 0
+        self._fields = 0
+        """Bytes that came since the last progress."""
+        self._payload: StreamReader = EMPTY_PAYLOAD
+        """The body that came last, or comes now."""
+        self._progress = (0, 0)
+        """How many heads have come, and how much of that body."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -102,6 +112,27 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.end_silence()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._ahead = self._ahead + len(data) if self._is_ahead() else 0
+        if self._ahead > _AHEAD_LIMIT:
+            self.cut()
+            return
+        super().data_received(data)
+        if self._messages:
+            self._payload = self._messages[-1][1]
+        before, self._progress = self._progress, (self._request_count, self._payload.total_bytes)
+        self._fields = self._fields + len(data) if self._progress == before else 0
+        if self._fields > _FIELDS_LIMIT:
+            self.cut()
+
+    def _is_ahead(self) -> bool:
+        """Return whether what comes now is no part of the request that is answered."""
+        return bool(self._messages) or self._request_in_progress
+
+    def cut(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -147,14 +178,12 @@ class ReviewConnection(Connection):
     """A connection to the webhook port after its handshake."""
 
     __slots__ = (
-        "_ahead",
         "_client_host",
         "_client_name",
         "_connections",
         "_content",
         "_due",
         "_head_limit",
-        "_tls",
     )
 
     def __init__(
@@ -176,9 +205,7 @@ class ReviewConnection(Connection):
         # When it is cut unless something happens, on the loop's time. Not a timer of its own: with
         # two of them for each request, a tenth of a review's time went into timers.
         self._due: float | None = None
-        self._tls: asyncio.Transport | None = None
         self._content: StreamReader | None = None
-        self._ahead = 0
 
     @property
     def is_busy(self) -> bool:
@@ -196,7 +223,6 @@ class ReviewConnection(Connection):
         # with TLS that would pause on an empty buffer, for ever.
         tls.set_write_buffer_limits(high=1, low=0)
         tls.set_read_buffer_limits(high=_RECORDS_LIMIT)
-        self._tls = tls
         super().connection_made(tls)
         self._connections.add(self)
         is_named = not self._client_name or self._client_name in _list_names(tls)
@@ -210,16 +236,13 @@ class ReviewConnection(Connection):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._content is None:
-            # Not anew for each byte: a head that comes drop by drop has no more time than others.
-            if self._due is None and data:
-                self._due = asyncio.get_running_loop().time() + self._head_limit
-        elif self._content.is_eof():
-            self._ahead += len(data)
-            if self._ahead > _AHEAD_LIMIT:
-                self.cut()
-                return
+        # Not anew for each byte: a head that comes drop by drop has no more time than others.
+        if self._content is None and self._due is None and data:
+            self._due = asyncio.get_running_loop().time() + self._head_limit
         super().data_received(data)
+
+    def _is_ahead(self) -> bool:
+        return self._content is not None and self._content.is_eof()
 
     def begin(self, content: StreamReader) -> None:
         """Begin with a request whose head has come, and whose body comes in `content`."""
@@ -245,10 +268,6 @@ class ReviewConnection(Connection):
         self._due = None
         self._content = None
         self.end_review()
-
-    def cut(self) -> None:
-        if self._tls is not None:
-            self._tls.abort()
 
     def is_overdue(self, now: float) -> bool:
         """Return whether a request head or the taking of an answer takes too long."""
