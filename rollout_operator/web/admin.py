@@ -49,6 +49,7 @@ from rollout_operator.web.connection import (
     SERVER,
     WRITE_LIMIT,
     Connection,
+    Crowd,
     bind,
     end_silence,
     write_pieces,
@@ -79,6 +80,9 @@ _FAVICON: Final = (
     "%3Cpath d='M4 4h8M4 8h8M4 12h5' stroke='white' stroke-width='2'/%3E%3C/svg%3E"
 )
 MOST_CLIENTS: Final = 256
+# Those and all others. With the connections to the webhooks it is within the 1024 descriptors that
+# a process may have where nobody allows more.
+_MOST_CONNECTIONS: Final = 384
 _INTERVAL: Final = timedelta(seconds=1)
 # So many clients are served each second: more of them have their turn more seldom.
 _CLIENTS_A_SECOND: Final = 50
@@ -135,6 +139,7 @@ class AdminServer:
         self._runner = web.AppRunner(
             self._build(cluster), shutdown_timeout=_STOP_LIMIT.total_seconds()
         )
+        self._crowd = Crowd(_MOST_CONNECTIONS)
         self._listener: asyncio.Server | None = None
         self._also: list[asyncio.Server] = []
 
@@ -174,7 +179,9 @@ class AdminServer:
         server = self._runner.server
         assert server is not None, "set up before"
         return await asyncio.get_running_loop().create_server(
-            lambda: Connection(server), sock=bind(port, flag=flag, host=host), backlog=_BACKLOG
+            lambda: Connection(server, crowd=self._crowd),
+            sock=bind(port, flag=flag, host=host),
+            backlog=_BACKLOG,
         )
 
     def _build(self, cluster: ClusterRules) -> web.Application:

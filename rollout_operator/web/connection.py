@@ -79,9 +79,15 @@ PIECE: Final = 1 << 16
 class Connection(web.RequestHandler):
     """A client's connection, cut if no request comes within `read_limit`, or too large a one."""
 
-    __slots__ = ("_ahead", "_fields", "_payload", "_progress", "_read_limit", "_silence")
+    __slots__ = ("_ahead", "_crowd", "_fields", "_payload", "_progress", "_read_limit", "_silence")
 
-    def __init__(self, server: web.Server, *, read_limit: timedelta = _READ_LIMIT) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        *,
+        read_limit: timedelta = _READ_LIMIT,
+        crowd: "Crowd | None" = None,
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -94,6 +100,7 @@ class Connection(web.RequestHandler):
             auto_decompress=False,
             read_bufsize=_BUFFER,
         )
+        self._crowd = crowd
         self._read_limit = read_limit
         self._silence: asyncio.TimerHandle | None = None
         self._ahead = 0
@@ -108,9 +115,13 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         loop = asyncio.get_running_loop()
         self._silence = loop.call_later(self._read_limit.total_seconds(), self.force_close)
+        if self._crowd is not None:
+            self._crowd.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.end_silence()
+        if self._crowd is not None:
+            self._crowd.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -128,7 +139,11 @@ class Connection(web.RequestHandler):
 
     def _is_ahead(self) -> bool:
         """Return whether what comes now is no part of the request that is answered."""
-        return bool(self._messages) or self._request_in_progress
+        return not self.is_idle
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._messages or self._request_in_progress)
 
     def cut(self) -> None:
         if self.transport is not None:
@@ -157,6 +172,26 @@ class Connection(web.RequestHandler):
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
+
+
+class Crowd:
+    """The connections to one server, at most `most`: each costs memory and a descriptor."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # Oldest first.
+        self._all: dict[Connection, None] = {}
+
+    def add(self, connection: Connection) -> None:
+        """Add one, in place of the oldest that is idle, or else of the oldest."""
+        if len(self._all) >= self._most:
+            oldest = next((each for each in self._all if each.is_idle), next(iter(self._all)))
+            del self._all[oldest]
+            oldest.cut()
+        self._all[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        self._all.pop(connection, None)
 
 
 @web.middleware

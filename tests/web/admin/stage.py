@@ -50,13 +50,9 @@ class AdminStage(Steps):
     async def do_cluster(self, *words: str) -> str | None:
         """Begin anew with validation, `soft`, excluding `paths` and `agents`; or `off`."""
         how = read_words(words, "off soft paths agents")
-        rules = replace(
-            RULES,
-            enabled="off" not in how,
-            soft="soft" in how,
-            excluded_paths=tuple(filter(None, how.get("paths", "").split(","))),
-            excluded_user_agents=tuple(filter(None, how.get("agents", "").split(","))),
-        )
+        lists = [tuple(filter(None, how.get(key, "").split(","))) for key in ("paths", "agents")]
+        rules = replace(RULES, enabled="off" not in how, soft="soft" in how)
+        rules = replace(rules, excluded_paths=lists[0], excluded_user_agents=lists[1])
         try:
             await self._begin(rules)
         except ConfigError as error:
@@ -85,12 +81,8 @@ class AdminStage(Steps):
 
     async def do_times(self, number: str, path: str, *words: str) -> str:
         """Send so many at once, `#` is the number; show each status once."""
-        found = await asyncio.gather(
-            *(
-                self._request("GET", path, [word.replace("#", f"{at}") for word in words])
-                for at in range(int(number))
-            )
-        )
+        given = ([word.replace("#", f"{at}") for word in words] for at in range(int(number)))
+        found = await asyncio.gather(*(self._request("GET", path, words) for words in given))
         statuses = [one.partition(" ")[0] for one in found]
         return ", ".join(f"{one} x{statuses.count(one)}" for one in dict.fromkeys(statuses))
 
@@ -98,6 +90,14 @@ class AdminStage(Steps):
         answer = await self.served.send(make_bytes(pieces))
         errors = [line for line in self.log if "level=error" in line]
         return answer[:12].decode() + "; an error is logged" * bool(errors)
+
+    async def do_crowd(self, number: str) -> str:
+        """Use a connection, and open so many more; show how many bytes come on it at the end."""
+        first = await self.served.open_line(self.served.server.port)
+        await first.send_request(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(int(number)):
+            await self.served.open_line(self.served.server.port)
+        return f"ended with {len(await first.rest())} bytes more"
 
     async def do_location(self, path: str) -> str:
         """Show where a path leads to behind a proxy."""
@@ -107,8 +107,7 @@ class AdminStage(Steps):
 
     async def do_body(self, path: str, word: str, *words: str) -> str:
         """Show the lines of a body with a word."""
-        pairs = read_words(words)
-        _, text = await self.served.get(path, **pairs)
+        _, text = await self.served.get(path, **read_words(words))
         return "\n".join(line for line in text.splitlines() if word in line) or "none"
 
     # What it shows
@@ -158,8 +157,7 @@ class AdminStage(Steps):
     async def do_port(self, port: str = "") -> str:
         """Start another server on its port, or another."""
         own = self.served.server.port
-        rules = ClusterRules(namespace="prod")
-        other = AdminServer(int(port or own), Metrics(), self.served.health, rules)
+        other = AdminServer(int(port or own), Metrics(), self.served.health, RULES)
         try:
             await other.start()
         except ConfigError as error:
