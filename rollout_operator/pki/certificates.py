@@ -201,13 +201,15 @@ def _read_usable(material: KeyMaterial) -> UsableCertificate:
     root = _find_root(chain, load_chain(material.ca, "ca"))
     if root is None:
         raise InvalidInput("cert: not signed by the certificate in ca")
+    signer = _find_signer(material.ca, material.ca_key)
     next_ca = _find_signer(material.next_ca, material.next_ca_key)
     old = _load_or_none(material.old_ca)
     return UsableCertificate(
         names=_names(chain[0]),
         leaf=_validity(chain),
         ca=_validity([root]),
-        may_sign=_find_signer(material.ca, material.ca_key) is not None,
+        # Callers may trust no other CA of `ca` yet.
+        may_sign=signer is not None and signer.cert == root,
         next_ca=None if next_ca is None else _validity([next_ca.cert]),
         old_ca=_validity(old) if old else _OVER if material.old_ca else None,
     )
