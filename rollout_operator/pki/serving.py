@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.names import ConfigError, InvalidInput
+from rollout_operator.model.names import ConfigError, InvalidInput, OperatorError
 from rollout_operator.pki.material import Examined, KeyMaterial, Pair
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -113,13 +113,17 @@ def server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    with _memory_file(pair.cert.rstrip() + b"\n" + pair.key) as path:
-        try:
+    try:
+        with _memory_file(pair.cert.rstrip() + b"\n" + pair.key) as path:
             # The password keeps OpenSSL from prompting for it on a terminal.
             context.load_cert_chain(path, password="")
-        except (ssl.SSLError, OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or type(error).__name__
-            raise InvalidInput(f"certificate and key: refused by tls: {reason}") from None
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or type(error).__name__
+        raise InvalidInput(f"certificate and key: refused by tls: {reason}") from None
+    except OSError as error:
+        # Of this process, as where it may open no more files: a good key must not be replaced.
+        text = f"certificate and key: cannot be loaded: {error.strerror}"
+        raise OperatorError(text) from error
 
 
 def _require_clients(context: ssl.SSLContext, client_ca: bytes) -> None:
@@ -187,7 +191,7 @@ class CertificateFiles:
             if material != self._seen:
                 self._serve(material)
             self._logged = ""
-        except ConfigError as error:
+        except OperatorError as error:
             # Halfway through an exchange of both files; the next reconcile finds the rest.
             if str(error) != self._logged:
                 log.warn("Keeping certificate, its files are not right", err=error)

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from msgspec.structs import replace
 
-from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.names import InvalidInput, OperatorError
 from rollout_operator.pki import certificates, manager
 from rollout_operator.pki.certificates import answer, carry_out, issue_ca
 from rollout_operator.pki.manager import NoAnswer, ask_child
@@ -36,14 +36,16 @@ def test_no_tickets_no_compression_no_renegotiation() -> None:
     assert context.num_tickets == 0
 
 
-def test_keys_touch_no_path_and_no_descriptor_stays() -> None:
-    """DEP-24: an anonymous file in memory, closed when the key is loaded."""
+def test_keys_touch_no_path_and_no_descriptor_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DEP-24: an anonymous file in memory, closed when the key is loaded; LI-13 without one."""
     before = set(os.listdir("/proc/self/fd"))
     contexts = [server_context(fresh().served) for _ in range(3)]
     with pytest.raises(InvalidInput):
         server_context(Pair(cert=b"x", key=b"y"))
-    assert set(os.listdir("/proc/self/fd")) == before
-    assert len(contexts) == 3
+    assert (set(os.listdir("/proc/self/fd")), len(contexts)) == (before, 3)
+    monkeypatch.setattr(os, "memfd_create", lambda *_: os.open("/none", 0))
+    with pytest.raises(OperatorError, match="cannot be loaded: No such file"):
+        server_context(fresh().served)
 
 
 @pytest.mark.parametrize("part", [fresh(), fresh().served, issue_ca(WANTED, datetime.now(UTC))])
