@@ -66,6 +66,7 @@ from rollout_operator.planning.requests import (
 from rollout_operator.planning.wording import join_names
 from rollout_operator.pods import PodError
 from rollout_operator.telemetry.logs import log
+from rollout_operator.web.connection import giving_way
 from rollout_operator.web.no_downscale import Parents, RepeatedReads
 
 # Kept back of the time that there is, so that pods can be un-prepared before the answer.
@@ -235,7 +236,8 @@ class PrepareDownscale:
             async with asyncio.timeout(self._left(request.until)):
                 step = await _reserve_downscale(self._context, request)
                 if isinstance(step, asyncio.Future):
-                    return await asyncio.shield(step)
+                    with giving_way():  # any client may send the same again and again
+                        return await asyncio.shield(step)
         except TimeoutError:
             why = "there was no time left to read the group"
             return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
@@ -411,7 +413,8 @@ async def _reserve_downscale(
     Returns the future of the answer if another review of the same is in progress. Raises ApiError.
     """
     # Not under the lock: other reviews of the group go on meanwhile.
-    await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
+    with giving_way():
+        await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
     async with context.locks.hold(request.lock):
         group = await _observe(context, request)
         zone = next((each for each in group.zones if each.sts.uid == request.set_uid), None)
