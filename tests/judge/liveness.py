@@ -506,6 +506,7 @@ SETTLING: Final = LIMIT  # what follows a rollout: notes are removed, downscales
 # after the grace and the wait that follow it.
 DEAD_STREAM: Final = timedelta(seconds=60)
 READS_PER_MINUTE: Final = 6  # LI-11
+FAILOVER: Final = timedelta(seconds=20)
 KINDS_OF_RELEASES: Final = 9  # they are listed anew now and then, as the others are
 READS_OF_A_CHECK: Final = 24  # two lists, at the shortest interval that one may have
 EVENT_FAULTS: Final = frozenset(
@@ -548,6 +549,9 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     yield from list_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else NO_TIME
+    if book.faults:  # nobody acts before the Lease of one that has died is taken over (LI-08)
+        taken = [one.at for one in book.leases if _get_holder(one.before) != _get_holder(one.after)]
+        calm_at = max([calm_at, *(at for at in taken if at <= well_at + FAILOVER)])
     # A process may still wait for the answer to a call that a partition took; what it had recorded
     # before that call it takes back after it.
     cut = [one.at for one in book.faults if one.kind == "partition" and one.at <= well_at]
@@ -606,6 +610,10 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     bound += rest.end_time * sum(one.owner in world.sets for one in surplus)
     lag = _lag(book, begin)
     return (bound + lag, "LI-02") if lag else (bound, "LI-01")
+
+
+def _get_holder(lease: JsonObject | None) -> str:
+    return text(lease or {}, "spec", "holderIdentity")
 
 
 def _lag(book: Book, begin: timedelta) -> timedelta:
