@@ -43,7 +43,7 @@ from rollout_operator.model.description import (
     ReleaseDescription,
     ReleasePhase,
 )
-from rollout_operator.model.names import ExitCode, GroupName, TooManyRequests, Unreachable
+from rollout_operator.model.names import Denied, ExitCode, GroupName, TooManyRequests, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.units import format_duration
 from rollout_operator.operator.inspect import Inspection, is_settled
@@ -192,6 +192,7 @@ class RolloutWait:
     """The only object to wait for."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
+    _denied_since: timedelta | None = None
     _remarks: Sequence[str] = ()
     """What could not be read, or that no operator acts: the time may be over for that."""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
@@ -222,13 +223,20 @@ class RolloutWait:
 
     async def _inspect_again(self, last: Sequence[Awaited]) -> Sequence[Awaited]:
         try:
-            return await self._list_awaited()
-        except (Unreachable, TooManyRequests) as error:
-            # An API server that restarts is back in time.
+            awaited = await self._list_awaited()
+        except (Denied, Unreachable, TooManyRequests) as error:
+            # An API server that restarts is back in time, and forbids everything for a moment.
+            now = self.inspector.clock.elapsed()
+            since = now if self._denied_since is None else self._denied_since
+            self._denied_since = since if isinstance(error, Denied) else None
+            if self._denied_since is not None and now - since >= HELD_FOR:
+                raise
             if f"{error}" != self._unread:
                 self._unread = f"{error}"
                 self._write(f"not read: {error}")
             return last
+        self._denied_since = None
+        return awaited
 
     def _write(self, line: str) -> None:
         self.stream.write(f"{line}\n")
