@@ -128,7 +128,8 @@ def _list_filled(turns: Iterator[str], namespace: str) -> Iterator[tuple[str, st
     """
     for (name, (unit, around)), size in product(_FILLERS.items(), _SIZES):
         path, what = next(turns), f"{size} bytes of {name}"
-        value = _pad(_fill_up(size, unit, around), size)
+        value = _fill_up(size, unit, around)
+        value = value[:-1].ljust(size - 1) + value[-1:]
         labels = {"spec": {"selector": {"matchLabels": msgspec.Raw(value)}}}
         if size in _LABELS:
             labelled = msgspec.json.encode(_review(path, namespace, labels))
@@ -140,10 +141,6 @@ def _list_filled(turns: Iterator[str], namespace: str) -> Iterator[tuple[str, st
             known = {one: (request[key] or {}).get(one, "x") for one in ("apiVersion", "kind")}
             request[key] = msgspec.Raw(_fill_fields(OBJECT, known, value))
         yield path, f"{what} in the objects", msgspec.json.encode(good)
-
-
-def _pad(value: bytes, size: int) -> bytes:
-    return value[:-1].ljust(size - 1) + value[-1:]
 
 
 def _fill_fields(fields: Fields, good: Json, value: bytes) -> bytes:

@@ -11,7 +11,7 @@ from rollout_operator.guards.downscales import Intents
 from rollout_operator.guards.prepared_pods import read_downscale_record
 from rollout_operator.guards.turns import Locks
 from rollout_operator.model.names import DOWNSCALE_INTENT, DOWNSCALE_RECORD, InvalidInput
-from rollout_operator.model.objects import DownscaleRecord, Pod, StatefulSet, Target
+from rollout_operator.model.objects import DownscaleRecord, Pod, StatefulSet
 from tests.builders import NOW, pod, sts
 from tests.fakes_clock import FakeClock
 from tests.stories import Stage, Steps
@@ -157,8 +157,7 @@ def _render(record: DownscaleRecord | None) -> str:
     at = f"{record.at.astimezone(UTC):%H:%M:%S.%f}"
     places = [("at", record.target), *(("and", one) for one in record.earlier)]
     shown = [f"{record.replicas_from} to {record.replicas_to} at {at}"]
-    return " ".join([*shown, *(f"{word} {_spell(one)}" for word, one in places if one)])
-
-
-def _spell(target: Target) -> str:
-    return f"{target.scheme}://{target.service}:{target.port}/{target.path}"
+    spelt = (
+        f"{word} {one.scheme}://{one.service}:{one.port}/{one.path}" for word, one in places if one
+    )
+    return " ".join([*shown, *spelt])

@@ -32,7 +32,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
         tracks.setdefault(commit.name, Track()).add(commit.at, commit.after)
     # All writes have different revisions.
     steps: list[Commit | Write] = [*book.checks, *book.writes]
-    for step in sorted(steps, key=_get_revision):
+    for step in sorted(steps, key=lambda one: getattr(one, "commit", one).revision):
         since = step.at - book.promises.known
         if isinstance(step, Commit):
             # Late on its way, it says what was right when it was sent: a zone without updated pods
@@ -51,10 +51,6 @@ def list_broken(book: Book) -> Iterator[Violation]:
         world.take(step)
         if isinstance(step.now, Pod):
             born.setdefault(step.now.uid, step.at)
-
-
-def _get_revision(step: Commit | Write) -> int:
-    return step.revision if isinstance(step, Commit) else step.commit.revision
 
 
 class _Known(NamedTuple):

@@ -47,7 +47,7 @@ async def failing_again_and_again_until_mended(rig: ControllerRig) -> None:
     for _ in range(3):  # how many there are in the end is chance
         await rig.until("another one", lambda: _uid(rig) not in ("", *seen))
         seen.append(_uid(rig))
-    await rig.change(template=_image(pods.QUICK))
+    await rig.change(template={"spec": {"containers": [{"name": "app", "image": pods.QUICK}]}})
     await rig.until_rolled()
     await rig.settle()
     rig.world.record("whole", sets=rig.seen.describe_sets())
@@ -56,10 +56,6 @@ async def failing_again_and_again_until_mended(rig: ControllerRig) -> None:
 def _uid(rig: ControllerRig) -> str:
     found = rig.seen.pods.get("a-0")
     return "" if found is None else str(found["metadata"]["uid"])
-
-
-def _image(image: str) -> Any:
-    return {"spec": {"containers": [{"name": "app", "image": image}]}}
 
 
 @controlled("controllers_ownership")
