@@ -32,7 +32,9 @@ def list_broken(book: Book) -> Iterator[Violation]:
         tracks.setdefault(commit.name, Track()).add(commit.at, commit.after)
     # All writes have different revisions.
     steps: list[Commit | Write] = [*book.checks, *book.writes]
-    for step in sorted(steps, key=lambda one: getattr(one, "commit", one).revision):
+    for step in sorted(
+        steps, key=lambda one: (one if isinstance(one, Commit) else one.commit).revision
+    ):
         since = step.at - book.promises.known
         if isinstance(step, Commit):
             # Late on its way, it says what was right when it was sent: a zone without updated pods
