@@ -350,8 +350,8 @@ class Downscales:
         """Return a downscale of the group that may still persist; `but` leaves a set out.
 
         It is of this process, or announced by a mark on `sets`, those of the group. What began
-        before one of them came to the group counts as well. Without `but`, one that is not recorded
-        yet counts too: the pod with its record must stay until then.
+        before one of them came to the group counts as well. One that is not recorded yet holds
+        pods, and the next downscale of its own set: the record on a pod must stay until then.
         """
         members = tuple(sets)
         uids = {sts.uid for sts in members}
@@ -367,9 +367,13 @@ class Downscales:
             if is_of(set_uid, announced.group):
                 return announced.underway
         now = self._clock.elapsed()
-        for set_uid, memory in self._sets.items() if but is None else ():
+        for set_uid, memory in self._sets.items():
             late = memory.unrecorded
-            if late is not None and late.until > now and is_of(set_uid, late.group):
+            if late is None or late.until <= now:
+                continue
+            if any(sts.uid == set_uid and is_annotated(sts, late.begun) for sts in members):
+                continue  # the answer to its review has recorded it
+            if set_uid == but or (but is None and is_of(set_uid, late.group)):
                 return replace(late.underway, left=late.until - now)
         return self.intents.find(members, but=but)
 
