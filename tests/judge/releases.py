@@ -202,7 +202,8 @@ def _has_missed(book: Book, commit: Commit, *kinds: Resource) -> bool:
     """Return whether these, or any, may be known late: events were lost, or a list was old."""
     of_kinds = tuple(f" {kind.plural}" for kind in kinds) or ("",)
     return any(
-        one.kind in _UNSEEN_BY
+        # A slow watch begins late: what came meanwhile is seen then.
+        (one.kind in _UNSEEN_BY or (one.kind == "slow" and ": watch " in one.text))
         and (one.kind == "partition" or any(of in one.text for of in of_kinds))
         for one in book.list_faults(commit.actor, commit.at - UNSEEN, commit.at)
     )
