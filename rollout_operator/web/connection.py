@@ -79,7 +79,16 @@ PIECE: Final = 1 << 16
 class Connection(web.RequestHandler):
     """A client's connection, cut if no request comes within `read_limit`, or too large a one."""
 
-    __slots__ = ("_ahead", "_crowd", "_fields", "_payload", "_progress", "_read_limit", "_silence")
+    __slots__ = (
+        "_ahead",
+        "_crowd",
+        "_fields",
+        "_line",
+        "_payload",
+        "_progress",
+        "_read_limit",
+        "_silence",
+    )
 
     def __init__(
         self,
@@ -103,6 +112,8 @@ class Connection(web.RequestHandler):
         self._crowd = crowd
         self._read_limit = read_limit
         self._silence: asyncio.TimerHandle | None = None
+        # Not `transport`, which aiohttp forgets once it closes: a peer may not let it end.
+        self._line: asyncio.Transport | None = None
         self._ahead = 0
         self._fields = 0
         """Bytes that came since the last progress."""
@@ -113,6 +124,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._line = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
         self._silence = loop.call_later(self._read_limit.total_seconds(), self.force_close)
         if self._crowd is not None:
@@ -146,8 +158,8 @@ class Connection(web.RequestHandler):
         return not (self._messages or self._request_in_progress)
 
     def cut(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        if self._line is not None:
+            self._line.abort()
 
     def handle_error(
         self,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.names import ConfigError
-from rollout_operator.web.connection import PAUSE, ConnectionLimits, Connections
+from rollout_operator.web.connection import PAUSE, ConnectionLimits, Connections, ReviewConnection
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.served import (
     ALLOWED,
@@ -77,12 +77,13 @@ async def test_a_flood_takes_turns_with_requests(webhooks: ServedWebhooks) -> No
         one.close()
 
 
-def test_all_go_that_must() -> None:
-    """SEC-06: more than one, where a handshake succeeded in the turn that cancelled it."""
-    connections = Connections(2)
-    for connection in (Mock(), Mock(), Mock()):
-        connections.add(connection)
-    assert (connections.make_room(), len(connections)) == (True, 1)
+async def test_all_go_that_must() -> None:
+    """SEC-06: also where a handshake succeeded as it was cancelled, and peers let none close."""
+    connections, tls = Connections(2), Mock()
+    for connection in [ReviewConnection(Mock(), connections) for _ in range(3)]:
+        connection.connection_made(tls)
+        connection.force_close()
+    assert (connections.make_room(), len(connections), tls.abort.call_count) == (True, 1, 2)
 
 
 class PauseClock(LoopClock):
