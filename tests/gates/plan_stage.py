@@ -162,7 +162,9 @@ class PlanStage(Steps):
         """Show what would be asked now."""
         check = self._load()
         assert isinstance(check, HealthCheck), "a valid one"
-        questions = plan_check(replace(check, status=_forget(self._status)), [self._observe()])
+        entries = tuple(replace(one, checks=()) for one in self._status.groups)
+        check = replace(check, status=replace(self._status, groups=entries))
+        questions = plan_check(check, [self._observe()])
         return "\n".join(
             f"{each.current} at {self._show(each.at)}\n{each.baseline} at"
             f" {self._show(each.baseline_at)}\n"
@@ -347,10 +349,6 @@ def _rename(seen: Group, name: str) -> Group:
         pods = [replace(one, name=f"{own}{one.name[len(zone.sts.name) :]}") for one in zone.pods]
         zones.append(replace(zone, sts=replace(zone.sts, name=own), pods=tuple(pods)))
     return replace(seen, name=name, zones=tuple(zones))
-
-
-def _forget(status: Status) -> Status:
-    return replace(status, groups=tuple(replace(one, checks=()) for one in status.groups))
 
 
 def _read(text: str) -> object:

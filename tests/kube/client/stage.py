@@ -222,9 +222,10 @@ class CallStage(stories.Steps):
             if "\\" in body:
                 raw = raw.decode("unicode_escape").encode("latin-1")
             return reply(raw, int(status or 200), Date=FAR)
+        both = event("ADDED", 6) + event("BOOKMARK", 9)
         return {
             "ok": reply(pods(0)) if use in ("page", "hooks") else reply({}, 201),
-            "events": stream(_halves(event("ADDED", 6) + event("BOOKMARK", 9))),
+            "events": stream([both[:20], both[20:21], both[21:]]),
             "none": stream([]),
             "silent": stream(self._wait_after(event("ADDED", 6))),
             "hang": self._hang,
@@ -422,10 +423,6 @@ def _show(one: Any) -> str:
     if isinstance(one, str):
         return one
     return f"{one.resource.kind} {one.resource.plural} {' '.join(one.subresources)}"
-
-
-def _halves(body: bytes) -> list[bytes]:
-    return [body[:20], body[20:21], body[21:]]
 
 
 def _keep(call: str) -> timedelta | None:
