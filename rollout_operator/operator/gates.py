@@ -140,8 +140,8 @@ class HealthGates(Feature):
             bound = list_bound(check)
             for name in {sts.group for sts in bound if sts.group is not None}:
                 group = observer.observe(name)
-                # Under a policy its records are those of the policy's group.
-                if not group.driver:
+                # Under a policy, known or not yet, its records are those of the policy's group.
+                if group.driver is None:
                     yield replace(group, zones=order_zones(group.zones))
             if policies is not None:
                 yield from policies.observe(sts.uid for sts in bound)
