@@ -159,7 +159,7 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as one health check sees it; its members are in update order."""
+    """A group as one health check sees it; for `plan_check` its members are in update order."""
 
     group: Group
     check: HealthCheck
@@ -185,12 +185,10 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         return max(list_available(readinesses, self.now), default=self.now) + _WHOLE_SECOND
 
     @property
-    def next(self) -> _Member | None:
-        """Return the StatefulSet that goes next: one pass lets one zone begin.
-
-        The one after it is asked about with its updated pods.
-        """
-        return next((one for one in self.members if one.outdated and not is_paused(one.sts)), None)
+    def lets_one(self) -> bool:
+        """Return whether a pass is recorded by which a zone is to begin, or under way."""
+        waiting = (one for one in self.members if one.outdated and not is_paused(one.sts))
+        return any(one.record is not None and one.record.passed_at is not None for one in waiting)
 
     def is_first(self, member: _Member) -> bool:
         has_other = any(other.updated for other in self.members if other is not member)
@@ -487,7 +485,7 @@ def _judge_member(survey: _Survey, member: _Member, error: str) -> HealthGate | 
     since = survey.since
     verdict = judge_checks(survey.check, survey.entry, since, survey.now)
     has_passed = verdict.state is None or not verdict.state.holds
-    if has_passed and member is survey.next and member.record.passed_at is None:
+    if has_passed and not survey.lets_one:
         # Begun without a record it would stop again after its first pod.
         text = f"is not begun: the status of RolloutHealthCheck {name} does not show its pass yet"
         return HealthGate(state=GateState.UNKNOWN, text=f"{text}{reason}")
@@ -709,8 +707,10 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
         kept = [replace(one, stable_revision=at.get(one.name, one.stable_revision)) for one in kept]
     entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late)
     survey = _survey(group, _with_entry(check, entry))
+    # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
+    going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]
     marked = {
-        member.sts.name: _mark(survey, member)
+        member.sts.name: _mark(survey, member, is_next=member in going[:1])
         for member in survey.members
         if member.record is not None and (member.outdated or member.updated)
     }
@@ -740,13 +740,13 @@ def _record_set(
     )
 
 
-def _mark(survey: _Survey, member: _Member) -> datetime | None:
+def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None:
     """Return when the gate of a StatefulSet let it begin, None if it has not.
 
     A zone whose crashed pod was created anew looks begun: it is not marked for another's turn.
     """
     assert member.record is not None, "checked by the caller"
-    passed_at, is_next = member.record.passed_at, member is survey.next
+    passed_at = member.record.passed_at
     if member.has_begun or member.is_back:
         return passed_at
     if not member.outdated:

@@ -283,14 +283,14 @@ class PlanStage(Steps):
         return plan_group(self._observe())
 
     def _observe(self) -> Group:
+        pods = self._pods.values()
         zones = [
-            Zone(
-                sts=sts, pods=tuple(one for one in self._pods.values() if one.owner_uid == sts.uid)
-            )
+            Zone(sts=sts, pods=tuple(one for one in pods if one.owner_uid == sts.uid))
             for sts in map(self._count, self._sets.values())
         ]
         seen = replace(group(*zones), now=self.now, deletions=self._deletions)
-        return replace(seen, gates=judge_group(seen, self._find, "", self._get_error))
+        backwards = replace(seen, zones=seen.zones[::-1])  # a policy has an order of its own
+        return replace(seen, gates=judge_group(backwards, self._find, "", self._get_error))
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         return self._load() if name in self._names else None
