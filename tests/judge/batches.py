@@ -255,8 +255,8 @@ def _judge_end(
             for text in check(case):
                 text = f"delete of {pod.name}: {text}"
                 yield Violation(invariant, at, text, is_promised=not requested.is_ghost)
-    disturbs = state.world.serves(pod)
-    one = PolicyDisruption(pod, requested, batch, owner.update_revision, at, disturbs)
+    revision, disturbs = owner.update_revision, state.world.serves(pod)
+    one = PolicyDisruption(pod, requested, batch, revision, at, disturbs)
     state.disrupt(one, {each.policy.uid for each in owners})
 
 
@@ -361,10 +361,8 @@ def _unpaused(case: PolicyCase) -> Iterator[str]:
     if not all(one.policy.is_paused for one in case.owners) or case.batch is None:
         return
     same = (case.batch.policy_uid, case.batch.number)
-    recorded = min(
-        one.at for one in case.policies.batches if (one.policy_uid, one.number) == same
-    )  # fmt: skip
-    since = recorded - case.book.promises.known
+    recorded = (one for one in case.policies.batches if (one.policy_uid, one.number) == same)
+    since = min(one.at for one in recorded) - case.book.promises.known
     owners = case.policies.list_owners(case.owner.uid, since, case.at)
     if all(one is not None and one.policy.is_paused for one in owners):
         yield f"policy {case.owners[-1].policy.name} was paused before its batch began"

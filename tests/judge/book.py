@@ -286,6 +286,11 @@ def list_deletes(history: History) -> list[str]:
     ]
 
 
+def in_order(*steps: Write | Commit) -> list[Write | Commit]:
+    """Return them by revision: all writes have different ones."""
+    return sorted(steps, key=lambda one: (one.commit if isinstance(one, Write) else one).revision)
+
+
 def requested_replicas(called: Called) -> int | None:
     """Return how many replicas a write requests, None where that is unknown."""
     body = called.request.body

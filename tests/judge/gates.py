@@ -13,7 +13,7 @@ from rollout_lab.model.fields import child
 from rollout_lab.model.history import Commit
 from rollout_lab.world import EPOCH
 
-from tests.judge.book import Book, Track, World, Write
+from tests.judge.book import Book, Track, World, in_order
 from tests.judge.deletes import Delete, get_sent, list_unanswered, map_deletes
 from tests.judge.objects import Json, Pod, Set, read_time
 from tests.judge.promises import Violation
@@ -30,11 +30,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
     tracks: _Tracks = {}
     for commit in book.checks:
         tracks.setdefault(commit.name, Track()).add(commit.at, commit.after)
-    # All writes have different revisions.
-    steps: list[Commit | Write] = [*book.checks, *book.writes]
-    for step in sorted(
-        steps, key=lambda one: (one if isinstance(one, Commit) else one.commit).revision
-    ):
+    for step in in_order(*book.checks, *book.writes):
         since = step.at - book.promises.known
         if isinstance(step, Commit):
             # Late on its way, it says what was right when it was sent: a zone without updated pods
@@ -65,17 +61,12 @@ class _Known(NamedTuple):
 
     def list_updated(self, zone: Set, record: Json) -> list[str]:
         """Return the updated pods of a zone, without those that came since then."""
-        return [
-            name
-            for name in _list_updated(zone, record, self.world)
-            if self.born[self.world.pods[name].uid] <= self.at
-        ]
+        updated = _list_updated(zone, record, self.world)
+        return [pod.name for pod in updated if self.born[pod.uid] <= self.at]
 
     def has_followed(self, name: str, zone: Set, record: Json) -> bool:
         """Return whether a pod came after the first updated pod of a zone."""
-        born = [
-            self.born[self.world.pods[one].uid] for one in _list_updated(zone, record, self.world)
-        ]
+        born = [self.born[pod.uid] for pod in _list_updated(zone, record, self.world)]
         return bool(born) and min(born) < self.born[self.world.pods[name].uid]
 
     def has_fallen(self, name: str) -> bool:
@@ -148,14 +139,11 @@ def _list_recorded(found: dict[str, Json], owner: Set, world: World) -> list[Set
     ]
 
 
-def _list_updated(zone: Set, record: Json, world: World) -> list[str]:
+def _list_updated(zone: Set, record: Json, world: World) -> list[Pod]:
     """Return the pods that were created at the update revision since that is recorded."""
     pods = [world.pods[name] for name in zone.pod_names if name in world.pods]
-    return [
-        pod.name
-        for pod in pods
-        if pod.revision == zone.update_revision and pod.created >= record["seenAt"]
-    ]
+    updated = (pod for pod in pods if pod.revision == zone.update_revision)
+    return [pod for pod in updated if pod.created >= record["seenAt"]]
 
 
 def _judge_marks(commit: Commit, known: _Known, error: timedelta) -> Iterator[Violation]:

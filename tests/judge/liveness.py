@@ -24,11 +24,18 @@ from tests.judge.book import NO_TIME, Book, World, Write, once, see
 from tests.judge.budgets import EVICTION_PATH, read_rule
 from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
 from tests.judge.departures import FASTEST, get_held_until, has_wrong_clock
-from tests.judge.downscales import NEVER, Recorded, list_reviews, read_recorded
+from tests.judge.downscales import (
+    NEVER,
+    PERSIST_LIMIT,
+    TOO_MANY,
+    Recorded,
+    list_reviews,
+    read_recorded,
+)
 from tests.judge.objects import Pod, Set, list_miscounted, read_desired, read_set
 from tests.judge.policies import get_longest_pause
 from tests.judge.promises import Violation
-from tests.judge.requests import WRITTEN_WITHIN, list_contests
+from tests.judge.requests import WRITES, WRITTEN_WITHIN, list_contests
 from tests.judge.reviews import list_lasting
 
 LEAST_POD_TIME: Final = timedelta(seconds=2)  # pods that start at once still need a reconcile
@@ -262,10 +269,6 @@ def _name_moving(found: JsonObject) -> tuple[object, object, object]:
     return found.get("spec"), found.get("status"), read_desired(found)
 
 
-# For each zone: until an allowed downscale cannot persist, and pods were un-prepared.
-PER_ZONE: Final = timedelta(seconds=36 + 60)
-
-
 class Replicas(msgspec.Struct):
     sets: dict[str, JsonObject] = {}  # by name
     templates: dict[str, JsonObject] = {}
@@ -278,7 +281,7 @@ class Replicas(msgspec.Struct):
         sets = [read_set(one) for one in self.sets.values()]
         waits = max((one.min_time for one in sets), default=NO_TIME)
         delays = [read_desired(one).delay for one in self.sets.values()]
-        return len(sets) * (waits + PER_ZONE) + sum(delays, NO_TIME)
+        return len(sets) * (waits + LIMIT) + sum(delays, NO_TIME)
 
 
 @once
@@ -317,7 +320,7 @@ def list_called_late(
             called[call.uid] = call.at
         if not call.acted or call.method == "POST":
             continue
-        due = max(called.pop(call.uid, call.at), begin, stays_since[call.uid]) + PER_ZONE
+        due = max(called.pop(call.uid, call.at), begin, stays_since[call.uid]) + LIMIT
         if call.at > due:
             late = (call.at - due).total_seconds()
             text = f"{call.pod} was told {late:.0f} s too late that it stays"
@@ -355,7 +358,6 @@ def _wish_count(found: JsonObject | None) -> object:
     return child(found, "spec").get("replicas"), read_desired(found)
 
 
-TOO_MANY: Final = 429
 # Between a pod's end and the moment in which a client requests the next eviction.
 REQUEST_EVERY: Final = timedelta(seconds=20)
 SLACK: Final = timedelta(seconds=60)
@@ -496,11 +498,8 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
 # LI-01: on top of three times what pods need.
 LI_01_SLACK: Final = timedelta(seconds=60)
 RESYNC: Final = timedelta(minutes=5)  # LI-02: what a lost event may delay everything by
-# LI-05, and the time in which an API server may still write what was allowed.
-UNDO_LIMIT: Final = timedelta(seconds=60)
-PERSIST_LIMIT: Final = timedelta(seconds=36)
-# For the last downscale to become impossible, and for the call.
-LIMIT: Final = PERSIST_LIMIT + UNDO_LIMIT
+# LI-05: for the last downscale to become impossible, and for the call.
+LIMIT: Final = PERSIST_LIMIT + timedelta(seconds=60)
 SETTLING: Final = LIMIT  # what follows a rollout: notes are removed, downscales recorded
 # A stream that a partition has cut is found dead so long after the network is back: at its own end,
 # after the grace and the wait that follow it.
@@ -511,18 +510,10 @@ KINDS_OF_RELEASES: Final = 9  # they are listed anew now and then, as the others
 READS_OF_A_CHECK: Final = 24  # two lists, at the shortest interval that one may have
 EVENT_FAULTS: Final = frozenset(
     {
-        "drop_event",
-        "spoil_event",
-        "delay_event",
-        "drop_bookmark",
-        "duplicate_event",
-        "freeze",
-        "cut_stream",
-        "gone_event",
-        "stale_list",
+        *("drop_event", "spoil_event", "delay_event", "drop_bookmark", "duplicate_event"),
+        *("freeze", "cut_stream", "gone_event", "stale_list"),
     }
 )
-WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
 def judge_liveness(book: Book) -> Iterator[Violation | str]:

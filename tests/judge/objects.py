@@ -203,7 +203,6 @@ def _is_ready(pod: Json) -> bool:
 
 
 TEMPLATE_KIND: Final = "ReplicaTemplate"
-NO_TIME: Final = timedelta(0)
 
 
 def annotations(found: JsonObject | None) -> JsonObject:
@@ -220,7 +219,7 @@ class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the ReplicaTemplate that it mirrors, empty where it mirrors none."""
     writes_back: bool = True
     forced: int | None = None  # the count that a person forces
-    delay: timedelta = NO_TIME  # zero where pods have no say
+    delay: timedelta = timedelta(0)  # zero where pods have no say
 
     @property
     def is_ours(self) -> bool:
@@ -238,7 +237,7 @@ def read_desired(found: JsonObject | None) -> DesiredReplicas:
         template=said.get(MIRROR_NAME, "") if is_mirror else "",
         writes_back=said.get(MIRROR_WRITE_BACK, "true") == "true",
         forced=int(forced) if forced.isascii() and forced.isdigit() else None,
-        delay=read_time(said.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
+        delay=read_time(said.get(DOWNSCALE_DELAY, "") if is_mirror and has_url else ""),
     )
 
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 from rollout_lab.model.fields import is_terminating
+from rollout_lab.model.history import Commit
 
-from tests.judge.book import Book, Track, Write, once
+from tests.judge.book import Book, Track, Write, in_order, once
 from tests.judge.objects import Json, Pod, Set, read_limit
 
 ZONE_LABELS: Final = ("zone", "availability-zone")
@@ -100,20 +101,18 @@ def read_policies(book: Book) -> PolicyBook:
     found.owned.add(timedelta.min, {})
     specs: dict[str, PolicySpec] = {}
     sets: dict[str, Set] = {}
-    writes = {write.commit.revision: write for write in book.writes}
-    commits = [*book.policies, *(write.commit for write in book.writes)]
-    for commit in sorted(commits, key=lambda one: one.revision):
-        if commit.revision not in writes:
-            specs.pop(commit.name, None)
-            if commit.after is not None:
-                if not is_terminating(commit.after):
-                    specs[commit.name] = read_spec(commit.after)
-                found.batches += read_batch(commit.after, commit.at)
-        elif not _take_set(sets, writes[commit.revision]):
+    for step in in_order(*book.policies, *book.writes):
+        if isinstance(step, Commit):
+            specs.pop(step.name, None)
+            if step.after is not None:
+                if not is_terminating(step.after):
+                    specs[step.name] = read_spec(step.after)
+                found.batches += read_batch(step.after, step.at)
+        elif not _take_set(sets, step):
             continue
         state = share(specs.values(), sets.values())
         if state != found.owned.states[-1]:
-            found.owned.add(commit.at, state)
+            found.owned.add(step.at, state)
     return found
 
 

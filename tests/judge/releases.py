@@ -6,7 +6,6 @@ known late, and a request may be held up on its way. Of schedules only those are
 same at all times.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
@@ -51,27 +50,24 @@ _UNSEEN_BY: Final = frozenset(
 class _State(msgspec.Struct):
     newest: dict[str, list[tuple[timedelta, str]]] = {}
     """By Rollout, the tags that its history had at the head, and since when."""
-    closed: dict[str, dict[str, timedelta]] = msgspec.field(
-        default_factory=lambda: defaultdict(dict)
-    )
+    closed: dict[str, dict[str, timedelta]] = {}
     """By Rollout, the gates that do not pass, and since when."""
     frozen: dict[str, tuple[timedelta, JsonObject]] = {}
     """By schedule that is closed, since when it is as it is, and the labels that it selects."""
     labels: dict[str, tuple[timedelta, JsonObject]] = {}
     """By Rollout, its labels, and since when it has them."""
-    credited: dict[tuple[str, str], set[int]] = msgspec.field(
-        default_factory=lambda: defaultdict(set)
-    )
+    credited: dict[tuple[str, str], set[int]] = {}
     """By Rollout and name of a person, the entries that were requested in that name."""
 
     def take(self, commit: Commit) -> None:
         after = commit.after or {}
         if commit.resource == ROLLOUT_GATES:
             rollout = text(after or commit.before or {}, "spec", "rolloutRef", "name")
+            closed = self.closed.setdefault(rollout, {})
             if commit.after is None or child(after, "spec").get("passing") is not False:
-                self.closed[rollout].pop(commit.name, None)
+                closed.pop(commit.name, None)
             else:
-                self.closed[rollout].setdefault(commit.name, commit.at)
+                closed.setdefault(commit.name, commit.at)
         if commit.resource == ROLLOUT_SCHEDULES:
             self._take_schedule(commit, child(after, "spec"))
         if commit.resource == ROLLOUTS:
@@ -128,7 +124,7 @@ def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Vio
         yield _violation("REL-01", commit, f"{tag} is deployed by itself while {what}")
     if requested.get(BYPASS) == tag:
         return
-    for gate, since in state.closed[commit.name].items():
+    for gate, since in state.closed.get(commit.name, {}).items():
         known = UNSEEN if _has_missed(book, commit) else book.promises.known
         if commit.at - since > known:
             seconds = (commit.at - since).total_seconds()
@@ -168,7 +164,7 @@ def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
     person = child(_head(after), "triggeredBy")
     if text(person, "kind") == "User":
         requester = (commit.name, text(person, "name"))
-        entries = state.credited[requester]
+        entries = state.credited.setdefault(requester, set())
         entries.add(number(_head(after), "id"))
         if len(entries) > 1 and _head(before).get("id") != _head(after).get("id"):
             yield _violation("RELB-10", commit, f"what {requester[1]} requested is deployed again")

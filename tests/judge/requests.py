@@ -19,6 +19,7 @@ from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
 from tests.judge.book import Book, Track, World, Write, once
 from tests.judge.deletes import get_sent
+from tests.judge.departures import FASTEST, has_wrong_clock
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 
@@ -206,8 +207,6 @@ def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
 
 LATE: Final = frozenset({"slow", "late", "lost"})
 LONGEST_WAY: Final = timedelta(minutes=2)
-# As far as the clocks of two processes may run apart in a schedule: four times and a half.
-FASTEST: Final = 2.0
 
 
 def list_unelected(book: Book) -> Iterator[Violation]:
@@ -216,7 +215,7 @@ def list_unelected(book: Book) -> Iterator[Violation]:
         return
     # For so long two may act at once, by clocks that run at different rates.
     slack = RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
-    if not any(fault.kind == "clock_rate" for fault in book.faults):
+    if not has_wrong_clock(book):
         slack = timedelta(0)
     holders: Track[str] = Track()
     holders.add(timedelta.min, "")

@@ -14,9 +14,9 @@ from rollout_lab.model.fields import child, children, number
 from rollout_lab.model.history import Called, PodCalled
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.book import Book, Track, World, Write
+from tests.judge.book import Book, Disruption, Track, World, Write
 from tests.judge.deletes import Delete, get_sent, is_live, map_deletes
-from tests.judge.downscales import get_horizon
+from tests.judge.downscales import CLOCK_ERROR, get_horizon
 from tests.judge.objects import DesiredReplicas, Pod, Set, read_desired
 from tests.judge.promises import Violation
 
@@ -108,8 +108,6 @@ def _collect(states: Iterable[tuple[timedelta, _V]], span: tuple[timedelta, time
     return {*track.window(begin, end)}
 
 
-# Words have whole seconds, and the API server's time is known to about one.
-CLOCK_ERROR: Final = timedelta(seconds=2)
 # A downscale rests on a read that is not older, but for calls that are slow.
 LIVE_READ_LASTS: Final = timedelta(seconds=60)
 
@@ -285,30 +283,17 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     if not judged:
         return
     world, deletes = World(), map_deletes(book)
-    rolled = _Rolled()
     for write in book.writes:
         scaling = judged.get(id(write))
         removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
         if scaling is not None and not _collect_idle(book, world, scaling) >= {*removed}:
-            yield from _list_neighbours(book, world, rolled, scaling)
+            yield from _list_neighbours(book, world, scaling)
             yield from _list_between(world, deletes, scaling)
         world.take(write)
         pod = write.ended_pod
         requested = None if pod is None else deletes.get(write.commit.call)
         if pod is not None and requested is not None and not requested.is_late:
-            rolled.begun[pod.name] = write.at
-        rolled.forget(world)
-
-
-class _Rolled(msgspec.Struct):
-    """The pods that the operator has deleted and that are not back yet: since when, by name."""
-
-    begun: dict[str, timedelta] = {}
-
-    def forget(self, world: World) -> None:
-        back = [name for name in self.begun if world.is_available(name) or name not in world.wanted]
-        for name in back:
-            del self.begun[name]
+            world.open.append(Disruption(pod, write.at, is_ghost=False))
 
 
 def _collect_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
@@ -330,15 +315,14 @@ def _list_others(world: World, scaling: Scaling, since: timedelta) -> list[Set]:
     return [one for one in members if one.uid != scaling.before.uid]
 
 
-def _list_neighbours(
-    book: Book, world: World, rolled: "_Rolled", scaling: Scaling
-) -> Iterator[Violation]:
+def _list_neighbours(book: Book, world: World, scaling: Scaling) -> Iterator[Violation]:
     known = scaling.known(book.promises.known)
+    rolled = {one.pod.name for one in world.open if one.begun < known}
     for zone in _list_others(world, scaling, known):
         short = [
             name
             for name in world.list_short(zone, known)
-            if rolled.begun.get(name, known) < known or _is_outdated(world, zone, known)
+            if name in rolled or _is_outdated(world, zone, known)
         ]
         if short:
             text = f"{scaling.text} while {zone.name} is being rolled out: {', '.join(short)} down"
