@@ -17,7 +17,7 @@ from rollout_lab.model.history import Called, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import DISRUPTION_RECORD
-from tests.judge.book import Book, Track, World, Write, once
+from tests.judge.book import Book, ProcessRun, Track, World, Write, once
 from tests.judge.deletes import Delete, get_span, is_live, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set, annotations, labels, read_time
@@ -144,6 +144,8 @@ class Eviction(msgspec.Struct, frozen=True):
     called: Called
     review: Reviewed  # the last one of it: an API server may call twice
     read_at: timedelta  # when its last live list of pods began; without one, the review itself
+    sent_at: timedelta  # when that was answered
+    run: ProcessRun | None  # the life in which it was
 
 
 @once
@@ -157,7 +159,8 @@ def map_evictions(book: Book) -> dict[int, Eviction]:
     for inner, called in book.evictions.items():
         if (last := reviews.get(called.number)) is not None:
             read_at = max(_list_reads(book, last), default=last.begun)
-            found[inner] = Eviction(called, last, read_at)
+            run = book.runs.find(last.actor, last.at)
+            found[inner] = Eviction(called, last, read_at, last.at, run)
     return found
 
 
@@ -168,6 +171,21 @@ def _list_reads(book: Book, review: Reviewed) -> list[timedelta]:
         if one.actor == review.actor and one.request.verb == "list" and is_live(one)
         if one.request.resource == PODS and review.begun <= one.begun and one.at <= review.at
     ]
+
+
+@once
+def list_let_go(book: Book) -> list[tuple[Pod, timedelta, Delete | Eviction]]:
+    """Return the pods that the operator deleted, or let go under a budget, and when they went.
+
+    That an eviction is of a pod under a budget is shown by its record.
+    """
+    found: list[tuple[Pod, timedelta, Delete | Eviction]] = []
+    for write in book.writes:
+        by = map_deletes(book).get(write.commit.call) or map_evictions(book).get(write.commit.call)
+        is_marked = DISRUPTION_RECORD in annotations(write.commit.before)
+        if by is not None and write.ended_pod and (is_marked or isinstance(by, Delete)):
+            found.append((write.ended_pod, write.at, by))
+    return found
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -480,18 +498,9 @@ def list_overlaps(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         if isinstance(write.now, Set):
             groups.setdefault(write.now.name, Track()).add(write.at, write.now.group)
-
-    # An eviction counts of a pod under a budget, as its record shows.
-    marked = {write.commit.name for write in book.writes if read_record(write) is not None}
-    evictions = map_evictions(book).values()
-    disruptions: list[Delete | Eviction] = [
-        *map_deletes(book).values(),
-        *(one for one in evictions if one.called.request.name in marked),
-    ]
-    for disruption in disruptions:
+    for pod, _, disruption in list_let_go(book):
         for grant in grants:
-            name = disruption.called.request.name
-            zone = name.rpartition("-")[0]
+            name, zone = pod.name, pod.name.rpartition("-")[0]
             if zone == grant.zone or not _is_between(book, disruption, grant):
                 continue
             at = _get_decided(disruption)

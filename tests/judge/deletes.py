@@ -15,7 +15,7 @@ from rollout_lab.model.history import Called, Fault
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from tests.judge.book import NO_TIME, Book, ProcessRun, once
-from tests.judge.objects import Set, labels
+from tests.judge.objects import Set
 from tests.judge.policies import read_batch
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
@@ -56,6 +56,7 @@ class Delete(msgspec.Struct, frozen=True):
     is_lost: bool  # its answer never reached who sent it
     was_held: bool
     """Another call of its process was slow between its read and itself (SI-09 allows 5 s)."""
+    run: ProcessRun | None = None  # the life in which it was sent
     group: str = ""  # of the set that the pod is named after, as the set was labelled last
 
     @property
@@ -153,7 +154,7 @@ def _read(
     was_held = live_read is not None and any(
         one.kind in DELAYING and live_read.at <= one.at <= sent_at for one in faults
     )
-    return Delete(called, sent_at, live_read, is_ghost, is_lost, was_held)
+    return Delete(called, sent_at, live_read, is_ghost, is_lost, was_held, run)
 
 
 def get_sent(book: Book, called: Called) -> timedelta:
@@ -240,12 +241,9 @@ def _map_groups(book: Book) -> dict[int, _Groups]:
     groups: dict[str, _Groups] = {}
     found: dict[int, _Groups] = {}
     for write in book.writes:
-        commit = write.commit
-        if commit.resource.plural == STATEFULSETS.plural and commit.after is not None:
-            ours = labels(commit.after)
-            name = ours.get("rollout-group", ours.get("grafana.com/rollout-group", ""))
-            groups.setdefault(getattr(write.now, "uid", ""), []).append((write.at, str(name)))
-        pod = write.ended_pod
-        if pod is not None and commit.call and pod.uid not in recorded:
-            found[commit.call] = groups.get(pod.owner, [])
+        if isinstance(write.now, Set):
+            groups.setdefault(write.now.uid, []).append((write.at, write.now.group or ""))
+        pod, call = write.ended_pod, write.commit.call
+        if pod is not None and call and pod.uid not in recorded:
+            found[call] = groups.get(pod.owner, [])
     return found
