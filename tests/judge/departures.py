@@ -18,17 +18,11 @@ from rollout_lab.model.fields import is_terminating
 from rollout_lab.model.history import Commit, Fault
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
-from tests.judge.book import Book, Disruption, World, Write
+from tests.judge.book import NO_TIME, Book, Disruption, World, Write, in_order
 from tests.judge.budgets import Judge, JudgedDisruption, Rule, read_rule
 from tests.judge.deletes import Delete, get_span, map_deletes
-from tests.judge.downscales import (
-    PREPARE_PATH,
-    Downscale,
-    get_first_requested,
-    list_downscales,
-    list_reviews,
-)
-from tests.judge.objects import Pod, Set
+from tests.judge.downscales import Downscale, get_first_requested, list_downscales
+from tests.judge.objects import GROUP_LABELS, Pod, Set
 from tests.judge.policies import Owned, PolicySpec, read_spec, share
 from tests.judge.promises import Violation
 
@@ -160,9 +154,7 @@ def list_events(book: Book) -> list[Write | Commit]:
         for one in (*book.policies, *book.budgets)
     ):
         return []
-    events: list[Write | Commit] = [*book.writes, *book.policies, *book.budgets]
-    events.sort(key=lambda one: (one.commit if isinstance(one, Write) else one).revision)
-    return events
+    return in_order(*book.writes, *book.policies, *book.budgets)
 
 
 def get_held_until(book: Book) -> timedelta:
@@ -206,7 +198,6 @@ def _place(zone: Set) -> tuple[str, Mapping[str, str], bool]:
 # A watch that breaks, or is not proven alive, is opened anew or listed within so long.
 BLIND: Final = timedelta(minutes=1)
 LONGEST_BLIND: Final = timedelta(minutes=10)
-NO_TIME: Final = timedelta(0)
 WATCHED: Final = ("pods", "statefulsets")
 
 
@@ -286,11 +277,7 @@ class _Departed:
 
     def _judge_downscale(self, downscale: Downscale) -> Iterator[Violation]:
         zone = downscale.before
-        reviews = [
-            one
-            for one in list_reviews(self._book, PREPARE_PATH)
-            if downscale.called is not None and one.call == downscale.called.number
-        ]
+        reviews = downscale.reviews
         if not reviews or not downscale.removed:
             return
         known = get_first_requested(self._book, downscale) - self._book.promises.known
@@ -381,12 +368,7 @@ class _Departed:
             return False
         if departure.down_since.get(name, act.at) > act.known:
             return False
-        if circle.kind == GROUP:
-            return circle.name in (
-                pod.labels.get("rollout-group"),
-                pod.labels.get("grafana.com/rollout-group"),
-            )
-        return True
+        return circle.kind != GROUP or circle.name in map(pod.labels.get, GROUP_LABELS)
 
     def _hides(self, fault: Fault, departure: Departure) -> bool:
         """Return whether a fault may have kept from a process what a zone lacked when it left."""

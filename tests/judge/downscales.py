@@ -45,6 +45,8 @@ class Downscale(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Set, ...]  # of the group, at that moment
     wait: timedelta  # the least that the zones have required together since the request was made
     removed: tuple[Pod, ...]  # those which existed and had been ready before the hook read
+    is_spare: bool  # whether it takes only what an upscale added and was never up
+    reviews: tuple[Reviewed, ...]  # of its request, by prepare-downscale
     short: Mapping[str, timedelta]
     """Wanted pods of other zones of the group that were unavailable, and since when."""
     guards: frozenset[str]  # paths of the webhooks in force: PREPARE_PATH, NO_DOWNSCALE_PATH
@@ -105,12 +107,13 @@ def _read(
 ) -> Downscale:
     write, before, now = change
     called = book.calls.get(write.commit.call)
-    begun = write.at if called is None else called.begun
+    begun, number = (write.at, -1) if called is None else (called.begun, called.number)
     members = tuple(world.members(before.group, write.at)) if before.group is not None else ()
     gone = [name for name in before.pod_names if name not in now.pod_names]
     pods = [world.pods[name] for name in gone if name in world.pods]
     subresource = "" if called is None else called.request.subresource
     known = write.at if book.promises.is_observed else begun - book.promises.known
+    is_spare = world.idle >= {*gone}
     read_at = _get_live_read(book, write)
     return Downscale(
         write=write,
@@ -128,11 +131,13 @@ def _read(
             for pod in pods
             if pod.owner == before.uid and world.were_ready.get(pod.uid, read_at) < read_at
         ),
+        is_spare=is_spare,
+        reviews=tuple(one for one in list_reviews(book, PREPARE_PATH) if one.call == number),
         short={
             name: world.short_since[name]
             for one in members
             # What never was up is not missed.
-            if one.uid != before.uid and not world.idle >= {*gone}
+            if one.uid != before.uid and not is_spare
             for name in world.list_short(one, write.at)
         },
         # What an update of the set, or of its subresource, was sent to.
@@ -481,9 +486,7 @@ def _list_answers(book: Book, review: Reviewed, since: timedelta) -> list[Called
 
 def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-13: it was reviewed, allowed, and on a read that succeeded."""
-    called = downscale.called
-    number = -1 if called is None else called.number
-    reviews = [one for one in list_reviews(book, PREPARE_PATH) if one.call == number]
+    reviews = downscale.reviews
     if not reviews or not reviews[-1].allowed:
         text = f"{downscale.text} was written and {'refused' if reviews else 'not reviewed'}"
         yield Violation("SI-13", downscale.at, text)
@@ -555,6 +558,26 @@ def get_first_requested(book: Book, downscale: Downscale) -> timedelta:
         )
         if is_same and begun - PERSIST_LIMIT <= called.at and called.begun <= begun:
             begun = called.begun
+    return _count_forged(book, begun)
+
+
+def get_first_granted(book: Book, downscale: Downscale) -> timedelta:
+    """Return when the review began that decided: what is repeated is not decided again (D-24).
+
+    It may be one that was given up, and whose read another one shared.
+    """
+    begun = downscale.at
+    for review in reversed(list_reviews(book, PREPARE_PATH)):
+        called = book.calls.get(review.call)
+        replicas = downscale.now.replicas if called is None else requested_replicas(called)
+        is_same = (review.name, replicas) == (downscale.before.name, downscale.now.replicas)
+        lasts = PERSIST_LIMIT if review.allowed else NO_TIME
+        if (is_same or review in downscale.reviews) and begun <= review.at + lasts:
+            begun = min(begun, review.begun)
+    return _count_forged(book, begun)
+
+
+def _count_forged(book: Book, begun: timedelta) -> timedelta:
     # A forgery that is true counts like any other, and so is what follows it.
     forged = (one.at for one in book.faults if one.kind == FORGED)
     return min((begun, *(at for at in forged if begun - PERSIST_LIMIT <= at <= begun)))

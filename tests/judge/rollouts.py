@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, NODES, SELF_ACCESS_REVIEWS
 from tests.judge.book import Book, Disruption, World, Write
-from tests.judge.budgets import Eviction, Judge, Rule
+from tests.judge.budgets import Eviction, Judge, Rule, list_let_go
 from tests.judge.deletes import Delete, map_deletes
+from tests.judge.downscales import Downscale, get_first_granted, list_downscales
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import PolicyBook, read_policies
 from tests.judge.promises import LIVE_READ_LASTS, Promises, Violation
@@ -84,7 +85,10 @@ def list_broken(book: Book) -> Iterator[Violation]:
     yield from list_blind(deletes)
     world, judge = World(spares_new=not book.promises.is_observed), Judge(book)
     policies = read_policies(book)
+    downscales = {id(one.write): one for one in list_downscales(book) if one.must_prepare}
     for write in book.writes:
+        if id(write) in downscales:
+            yield from _judge_alone(world, book, downscales[id(write)])
         if write.ended_pod is not None:
             requested = deletes.get(write.commit.call)
             yield from _judge_end((world, policies), judge, write, requested)
@@ -114,6 +118,29 @@ def _judge_end(
     elif book.is_operator(write.commit.actor):
         text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
         yield Violation("SI-07", write.at, text)
+
+
+def _judge_alone(world: World, book: Book, downscale: Downscale) -> Iterator[Violation]:
+    """SI-01, D-25: nothing that the operator let go in another zone is missing, or about to go.
+
+    Of what the process did itself that allowed it, the later one was wrong, whichever that is. What
+    another process did had to be seen, once it was written.
+    """
+    if not downscale.reviews or downscale.is_spare:
+        return
+    review, granted_at = downscale.reviews[-1], get_first_granted(book, downscale)
+    run = book.runs.find(review.actor, review.begun)
+    going = {one.pod.uid for one in world.open if one.disturbs}
+    for pod, at, by in list_let_go(book):
+        is_own = by.run == run and by.sent_at < downscale.at
+        is_open = pod.uid in going if at < downscale.at else world.serves(pod)
+        since = min(by.sent_at, granted_at) - book.promises.known
+        members = {one.uid for one in world.members(downscale.before.group or "", since)}
+        zones = {pod.owner, downscale.before.uid}
+        if is_open and (is_own or at < granted_at) and len(zones & members) > 1:
+            who = "the same" if is_own else "another"
+            text = f"{downscale.text} while {pod.name} is missing, let go by {who} process"
+            yield Violation("SI-01", downscale.at, text)
 
 
 def list_foreign(book: Book) -> Iterator[Violation]:
