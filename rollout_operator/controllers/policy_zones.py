@@ -344,16 +344,18 @@ class PolicyRule(LabelRule):
         return self._observer.observe_members(name, members)
 
     def observe_in_order(self, name: GroupName) -> Group | None:
-        """Return what `observe` does in update order, None until that is recorded."""
+        """Return what `observe` does in update order, None until that is recorded of all zones.
+
+        One that was left out may be under way: a StatefulSet that can be read again.
+        """
         scope, record = self._find_scope(name), self._records.get(name)
         if scope is None or record is None:
             return None
         group = self.observe(name)
         order = order_turns(self.snapshot(scope, group, record))
-        found = sorted(
-            (zone for zone in group.zones if zone.sts.name in order),
-            key=lambda zone: order.index(zone.sts.name),
-        )
+        if not all(zone.sts.name in order for zone in group.zones):
+            return None
+        found = sorted(group.zones, key=lambda zone: order.index(zone.sts.name))
         return replace(group, zones=tuple(found))
 
     async def observe_live(self, cached: Group) -> Group:
