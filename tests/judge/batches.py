@@ -184,11 +184,14 @@ class PolicyCase(msgspec.Struct, frozen=True):
         sets = self.state.world.window(self.owner.uid, self.known)
         is_for = last.set_name == self.owner.name
         has_changed = any(one.update_revision != last.revision for one in [self.owner, *sets])
-        has_ended = any(
-            one.is_complete
-            for one in self.policies.batches
-            if one.at <= self.at and (one.policy_uid, one.number) == (last.policy_uid, last.number)
-        )
+        has_ended = False
+        for one in self.policies.batches:
+            if one.at <= self.at and (one.policy_uid, one.number) == (last.policy_uid, last.number):
+                # A pod that fails in the pause opens it again, unless it was superseded by then.
+                known = one.at - self.book.promises.known
+                wanted = self.state.world.past[self.owner.uid].window(known, one.at)
+                is_wanted = any(each.update_revision == last.revision for each in wanted)
+                has_ended = one.is_complete or (has_ended and not is_wanted)
         return is_for and has_changed and not has_ended
 
     def list_sets(self, *, is_near: bool) -> list[Set]:

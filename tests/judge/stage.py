@@ -588,9 +588,9 @@ class Words(HistoryBuilder):
             batch["completionTime"] = "then"
         return self._edit_policy(at, "status", "lastBatch", value=batch, actor=OPERATOR)
 
-    def complete(self, at: float) -> Self:
+    def complete(self, at: float, value: str | None = "then") -> Self:
         path = ("status", "lastBatch", "completionTime")
-        return self._edit_policy(at, *path, value="then", actor=OPERATOR)
+        return self._edit_policy(at, *path, value=value, actor=OPERATOR)
 
     def batch(self, at: float, number: int, *names: str, revision: str = "new") -> Self:
         """Have the operator record a batch, and delete its pods."""
