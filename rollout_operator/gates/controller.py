@@ -206,16 +206,18 @@ class HealthCheckController(Feature):
             absence = NO_KIND
             if self._kind.is_forbidden:
                 absence = "the operator may not list objects of this kind"
-        elif (lack := self._kind.lack) is not None:
+        elif (lack := self._find_lack()) is not None:
             return judge_unread(group, lack)
-        elif self._kind.age > SNAPSHOT_LIMIT:
-            return judge_unread(group, STALE_SNAPSHOT)
         return judge_group(group, self._find, absence, self._reconciles.get_error)
 
     def describe(self) -> Iterator[HealthCheck | FlawedHealthCheck]:
         for watched in sorted(self._store.list_all(), key=lambda each: each.name):
             if (found := self._find(watched.name)) is not None:
                 yield found
+
+    def _find_lack(self) -> str | None:
+        stale = STALE_SNAPSHOT if self._kind.age > SNAPSHOT_LIMIT else None
+        return None if self._kind.is_forbidden else self._kind.lack or stale
 
     def _find(self, name: str) -> HealthCheck | FlawedHealthCheck | None:
         newest = self._newest.get(name)
@@ -282,6 +284,9 @@ class HealthCheckController(Feature):
         ]
 
     async def _observe_and_record(self, name: str) -> timedelta | None:
+        if self._find_lack() is not None:
+            # Of policies no update order is known: zones that were begun go first.
+            return _TOGETHER
         watched = await self._newest.settle(ROLLOUT_HEALTH_CHECKS, name)
         check = None if watched is None else read_watched(watched)
         groups, found = self._observe(name), self._answers.pop(name, [])
