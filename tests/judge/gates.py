@@ -121,11 +121,18 @@ def _lets(check: Json | None, owner: Set, known: _Known) -> bool:
 
 def _find_records(check: Json, owner: Set) -> dict[str, Json]:
     """Return what a status has of the StatefulSets of a group, for their newest revisions."""
+    return {one["name"]: one for one in _find_group(check, owner).get("statefulSets", ())}
+
+
+def _find_group(check: Json, owner: Set) -> Json:
+    """Return what a status has of the group of a StatefulSet, be that of a label or a policy."""
     groups: Any = child(check, "status").get("groups", ())
-    for group in groups:
-        if group["group"] == owner.group:
-            return {one["name"]: one for one in group.get("statefulSets", ())}
-    return {}
+    mine = (
+        one
+        for one in groups
+        if any(each["name"] == owner.name for each in one.get("statefulSets", ()))
+    )
+    return next(mine, {})
 
 
 def _list_recorded(found: dict[str, Json], owner: Set, world: World) -> list[Set]:
@@ -169,7 +176,8 @@ def _judge_marks(commit: Commit, known: _Known, error: timedelta) -> Iterator[Vi
             if not known.has_fallen(name) and not known.has_followed(name, zone, own)
         ]
         for other in others:
-            if other.name < zone.name and _is_under_way(other, found[other.name], known):
+            is_before = zone.group is None or other.name < zone.name
+            if is_before and _is_under_way(other, found[other.name], known):
                 text = (
                     f"{zone.name} was let begin by {commit.name} while {other.name} was under way"
                 )
@@ -195,9 +203,7 @@ def _is_under_way(zone: Set, record: Json, known: _Known) -> bool:
 def _list_failed(
     found: Json, zone: Set, since: timedelta, error: timedelta
 ) -> Iterator[tuple[str, str]]:
-    groups: Any = child(found, "status").get("groups", ())
-    [states] = [one.get("checks", ()) for one in groups if one["group"] == zone.group]
-    results = {one["name"]: one for one in states}
+    results = {one["name"]: one for one in _find_group(found, zone).get("checks", ())}
     checks: Any = child(found, "spec")["checks"]
     for check in checks:
         state = results.get(check["name"])
