@@ -138,12 +138,8 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
     async def delete(self, name: str, propagation: Propagation = "Background") -> None:
         """Delete a set, before its pods, after them, or without them."""
         self.say(f"deletes {name}{_WITH_PODS[propagation]}")
-        options: JsonObject = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": propagation,
-        }
-        await self.remove(STATEFULSETS, name, options)
+        options: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        await self.remove(STATEFULSETS, name, {**options, "propagationPolicy": propagation})
 
     async def end_pod(self, name: str) -> None:
         await self.remove(PODS, name)

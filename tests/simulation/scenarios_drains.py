@@ -73,16 +73,9 @@ class Drainer(msgspec.Struct, frozen=True, kw_only=True):
         }
         if dry == "body":
             body["deleteOptions"] = {"dryRun": ["All"]}
-        await self.people.send(
-            ApiRequest(
-                verb="create",
-                resource=PODS,
-                name=pod,
-                subresource="eviction",
-                query=DRY_RUN if dry == "query" else {},
-                body=body,
-            )
-        )
+        request = ApiRequest(verb="create", resource=PODS, name=pod, subresource="eviction")
+        query = DRY_RUN if dry == "query" else {}
+        await self.people.send(replace(request, query=query, body=body))
 
     async def leave(self, pod: str, patience: float) -> None:
         """Request an eviction, and go away before the answer comes if that takes too long."""
@@ -181,13 +174,8 @@ BY_PARTITION: Final[JsonObject] = {
     "podNamePartitionRegex": PATTERN,
     "crossZoneEvictionDelay": f"{DELAY}s",
 }
-_NONE: Final[JsonObject] = {
-    "maxUnavailable": None,
-    "maxUnavailablePercentage": None,
-    "podNamePartitionRegex": None,
-    "podNameRegexGroup": None,
-    "crossZoneEvictionDelay": None,
-}
+_KEYS: Final = [key for spec in (BY_PARTITION, *CHANGES.values()) for key in spec]
+_NONE: Final[JsonObject] = dict.fromkeys(_KEYS)
 
 
 def drained(size: Size) -> Scenario:

@@ -212,9 +212,7 @@ class _Walk:
         paused = rng.choice((None, "true", "false"))
         count = rng.choice((0, 1, 2, 3, 4, 5))
         return [
-            self._renew,
-            self._renew,
-            self._renew,
+            *3 * [self._renew],
             lambda name: people.annotate(name, MAX_UNAVAILABLE, limit),
             lambda name: people.annotate(name, PAUSED, paused),
             lambda name: people.scale(name, count, rng.choice(LIVELY_ROUTES)),
