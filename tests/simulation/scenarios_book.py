@@ -115,23 +115,15 @@ _OF_THEIR_SIZE: Final[Mapping[str, tuple[Maker, Size]]] = {
     "p2": (policies.grouped, FULL),
     "p3": (policies.changed, FULL),
     "p4": (policies.soaked, FULL),
+    "p5": (policies.gated, FULL),
     "r1": (releases.released, Size(3, 1)),
     "r2": (releases.reconsidered, Size(3, 1)),
     "r3": (releases.frozen, Size(2, 1)),
 }
-_ELECTED: Final = [
-    "s1",
-    "s17",
-    "s5",
-    "s7",
-    "s8",
-    "p1",
-    "p3",
-    "s1-left",
-    "s8-left",
-    "both-left",
-    "p1-left",
-]
+_ELECTED: Final = (
+    *("s1", "s17", "s5", "s7", "s8", "p1", "p3", "p5"),
+    *("s1-left", "s8-left", "both-left", "p1-left"),
+)
 _SMALL: Final = ["s1", "s2", "s5", "s6", "s7", "s8", "s9", "both", "s12", "s14", "p1"]
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     **_OF_THEIR_SIZE,

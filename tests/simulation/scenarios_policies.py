@@ -14,7 +14,7 @@ from rollout_lab.zones import ZoneSpec
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.model.names import PAUSED
 from tests.simulation.scenarios import People, Scenario, Script, Size, crashing_at, list_zones, make
-from tests.simulation.scenarios_rollouts import BAD, rolling
+from tests.simulation.scenarios_rollouts import BAD, gate, rolling
 
 OBEYING: Final = ("-multi-az-rollouts.enabled",)
 SAMPLE: Final = "sample"
@@ -79,6 +79,12 @@ def changed(size: Size) -> Scenario:
         await rolling(zones, "v3")(people)
 
     return replace(_obey("p3", size, zones, script), make_choice=crashing_at(BAD))
+
+
+def gated(size: Size) -> Scenario:
+    """P5: a health check is between the zones of the sample, whose templates change often."""
+    scenario = replace(sampled(size), name="p5", make_choice=crashing_at(BAD))
+    return gate(scenario, ("v1", "v2", "v3"), selector={"matchLabels": LABELS})
 
 
 def _obey(

@@ -75,32 +75,43 @@ def soaked(size: Size) -> Scenario:
 
 
 def gated(size: Size) -> Scenario:
-    """S17: a health check is between the zones, whose Prometheus lies, fails, is slow or dead."""
+    """S17: a health check is between the zones."""
+    zones = list_zones(size)
+    return gate(Scenario("s17", size, zones, rolling(zones, "v2")))
+
+
+def gate(scenario: Scenario, images: Sequence[str] = (), **spec: object) -> Scenario:
+    """Have a health check whose Prometheus lies, fails, is slow or dead, and people lose pods."""
     prometheus = ScriptedPrometheus()
-    zones = [replace(zone, annotations={HEALTH_CHECK: NAME}) for zone in list_zones(size)]
+    zones = [replace(zone, annotations={HEALTH_CHECK: NAME}) for zone in scenario.zones]
 
     async def prepare(people: People) -> None:
+        if scenario.prepare is not None:
+            await scenario.prepare(people)
         prometheus.watch(people.sandbox)
         prometheus.ratios["v2"] = people.rng.choice((0.1, 0.2))
-        await people.post(ROLLOUT_HEALTH_CHECKS, render_check(people.sandbox.namespace))
+        await people.post(ROLLOUT_HEALTH_CHECKS, render_check(people.sandbox.namespace, **spec))
 
     async def script(people: People) -> None:
-        await rolling(zones, "v2")(people)
-        for _ in range(people.rng.randint(0, 4)):
+        rng = people.rng
+        await scenario.script(people)
+        for _ in range(rng.randint(0, 10 if images else 4)):
             await people.wait(0, 40)
-            if people.rng.random() < 0.7:
-                prometheus.how = people.rng.choice(WAYS)
+            zone = rng.choice(zones)
+            if rng.random() < (0.5 if images else 0.7):
+                prometheus.how = rng.choice(WAYS)
+            elif images and rng.random() < 0.5:
+                await rolling(rng.choice(([zone], zones)), rng.choice((*images, BAD)))(people)
             else:
-                pod = f"{people.rng.choice(zones).name}-{people.rng.randrange(size.pods)}"
+                pod = f"{zone.name}-{rng.randrange(scenario.size.pods)}"
                 await people.attempt(people.end_pod, pod)
-        if people.rng.random() < 0.3:
-            await rolling(zones, "v1")(people)
+        if images or rng.random() < 0.3:
+            await rolling(zones, rng.choice(images or ("v1",)))(people)
         await people.wait(0, 60)
         prometheus.how = "pass"
 
-    return Scenario(
-        "s17", size, zones, script, prepare=prepare, open_outbound=lambda limit: prometheus
-    )
+    bound = replace(scenario, zones=zones, script=script, prepare=prepare)
+    return replace(bound, open_outbound=lambda limit: prometheus)
 
 
 def two_at_a_time(size: Size) -> Scenario:
