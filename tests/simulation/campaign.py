@@ -34,7 +34,7 @@ ROTATION: Final = (
     *("s5-tracked", "s7-tracked", "s8", "s8-two", "s8-turns", "s8-streamed", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
     *("s8-small", "s9-small", "s5-slow"),
-    *("p1", "p2", "p3", "p3-elected", "p4"),
+    *("p1", "p2", "p3", "p3-elected", "p4", "p5", "p5-elected"),
     *("r1", "r2", "r3", "r1-elected"),
     *("s1-left", "s7-left", "s8-left", "s9-left", "both-left", "p1-left"),
     *("s1-left-elected", "s8-left-elected", "both-left-elected", "p1-left-elected"),
