@@ -428,7 +428,9 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
     is_old = check.status.observed_generation != check.head.generation
     before = {entry.group: entry for entry in check.status.groups}
     records = {one.name: one for entry in before.values() for one in entry.stateful_sets}
-    lates = {one.name for entry in before.values() if entry.late for one in entry.stateful_sets}
+    late_names = {
+        one.name for entry in before.values() if entry.late for one in entry.stateful_sets
+    }
     members: dict[str, set[str]] = {
         group.name: {zone.sts.name for zone in group.zones} for group in groups
     }
@@ -440,7 +442,10 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         come = sorted((own & records.keys()) - {one.name for one in kept})
         if is_old or come or len(kept) < len(entry.stateful_sets):
             sets = (*kept, *(records[name] for name in come))
-            checks, late = () if is_old else entry.checks, entry.late or not lates.isdisjoint(come)
+            checks, late = (
+                () if is_old else entry.checks,
+                entry.late or not late_names.isdisjoint(come),
+            )
             entry = replace(entry, stateful_sets=sets, checks=checks, late=late)
         entries.append(entry)
     status = Status(
