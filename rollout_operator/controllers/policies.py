@@ -439,7 +439,8 @@ class PolicyController(Feature):
             return self.owners.find_driver(group)
         # The base Role grants list alone, so that an informer may be refused at its first watch.
         error = self._kind.watch_error
-        return None if self._kind.is_forbidden or isinstance(error, Denied) else ""
+        is_denied = isinstance(error, Denied) and error.is_by_role
+        return None if self._kind.is_forbidden or is_denied else ""
 
     def observe(self, sets: Iterable[Uid]) -> Iterator[Group]:
         """Yield the groups of the policies of StatefulSets, in update order.

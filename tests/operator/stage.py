@@ -157,12 +157,14 @@ WAYS: Final = {
 
 
 class LatePods:
-    """The watch of pods lags, and events of another kind come broken, once that begins."""
+    """The watch of pods lags, events of another kind come broken, or watches are refused."""
 
     lag = timedelta()
-    spoiled = ""
+    spoiled = refused = ""
 
     def decide(self, occasion: Occasion) -> FaultOutcome:
+        if occasion.verb == "watch" and occasion.plural == self.refused:
+            return FaultOutcome(fails=Failure.UNAUTHORIZED)
         if occasion.kind is not OccasionKind.EVENT:
             return AS_USUAL
         if occasion.plural == self.spoiled:
@@ -459,6 +461,10 @@ class OperatorStage(stories.Steps):
     async def do_spoil(self, plural: str = "") -> None:
         """Have events of a kind come as objects that cannot be decoded, or none."""
         self.late.spoiled = plural
+
+    async def do_refuse(self, plural: str = "") -> None:
+        """Have watches of a kind be answered with a 401, or of none."""
+        self.late.refused = plural
 
     async def do_fail(self, pod: str) -> None:
         self.sandbox.cluster.fail_pod(f"zone-{pod}")
