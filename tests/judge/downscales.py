@@ -130,6 +130,8 @@ def _read(
             pod
             for pod in pods
             if pod.owner == before.uid and world.were_ready.get(pod.uid, read_at) < read_at
+            # Of one that fell as it started its status, of whole seconds, says that it never was.
+            if pod.is_ready or world.fell_at[pod.name] - world.were_ready[pod.uid] >= _START
         ),
         is_spare=is_spare,
         reviews=tuple(one for one in list_reviews(book, PREPARE_PATH) if one.call == number),
@@ -265,6 +267,7 @@ def _word(namespace: str, name: str, *, is_dry: bool) -> str:
 
 
 NEVER: Final = timedelta.min
+_START: Final = timedelta(seconds=3)
 UNREADABLE: Final = timedelta.max
 
 

@@ -13,10 +13,12 @@ from rollout_lab.model.fields import child
 from rollout_lab.model.history import Commit
 from rollout_lab.world import EPOCH
 
+from rollout_operator.kube.api import PODS
 from tests.judge.book import Book, Track, World, in_order
 from tests.judge.deletes import Delete, get_sent, list_unanswered, map_deletes
 from tests.judge.objects import Json, Pod, Set, read_time
 from tests.judge.promises import Violation
+from tests.judge.releases import list_missed
 
 _RANGE: Final = "5m"
 _Tracks = dict[str, Track[Json | None]]
@@ -37,7 +39,9 @@ def list_broken(book: Book) -> Iterator[Violation]:
             # waits for checks all the same.
             called = book.calls.get(step.call)
             sent_at = step.at if called is None else get_sent(book, called)
-            known = _Known(world, born, sent_at - book.promises.known)
+            # A mark lets no pod go by itself: that rests on a live read.
+            missed = list_missed(book, step, PODS)
+            known = _Known(world, born, min([sent_at, *missed]) - book.promises.known)
             yield from _judge_marks(step, known, book.promises.time_error)
             continue
         pod, delete = step.ended_pod, deletes.get(step.commit.call)

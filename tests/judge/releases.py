@@ -196,13 +196,19 @@ def _is_held_up(book: Book, commit: Commit) -> bool:
 
 def _has_missed(book: Book, commit: Commit, *kinds: Resource) -> bool:
     """Return whether these, or any, may be known late: events were lost, or a list was old."""
+    return bool(list_missed(book, commit, *kinds))
+
+
+def list_missed(book: Book, commit: Commit, *kinds: Resource) -> list[timedelta]:
+    """Return when events of these, or any, were lost, or a list was old."""
     of_kinds = tuple(f" {kind.plural}" for kind in kinds) or ("",)
-    return any(
-        # A slow watch begins late: what came meanwhile is seen then.
-        (one.kind in _UNSEEN_BY or (one.kind == "slow" and ": watch " in one.text))
-        and (one.kind == "partition" or any(of in one.text for of in of_kinds))
+    return [
+        one.at
         for one in book.list_faults(commit.actor, commit.at - UNSEEN, commit.at)
-    )
+        # A slow watch begins late: what came meanwhile is seen then.
+        if one.kind in _UNSEEN_BY or (one.kind == "slow" and ": watch " in one.text)
+        if one.kind == "partition" or any(of in one.text for of in of_kinds)
+    ]
 
 
 def _map_consumed(obj: JsonObject) -> Mapping[str, str]:
