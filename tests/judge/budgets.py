@@ -294,7 +294,7 @@ class JudgedDisruption(msgspec.Struct, frozen=True):
         since = self.facts.labelled_at.get(zone.uid, self.since)
         late = self.book.list_faults(self.actor, since - LATE_RULES, self.at)
         return since > self.since or any(
-            one.kind in DELAYING_EVENTS
+            (one.kind in DELAYING_EVENTS or ": watch " in one.text)  # a slow one begins late
             and STATEFULSETS.plural in one.text
             and one.at <= since < one.at + get_span(one)
             and one.at + get_span(one) > self.since
