@@ -66,11 +66,8 @@ def load_lab() -> Sequence[Module]:
 
 def load_modules(top: Path) -> list[Module]:
     """Return all modules below the folder `top`, in the order of their paths."""
-    return [_load(path, top.parent) for path in sorted(top.rglob("*.py"))]
-
-
-def _load(path: Path, base: Path) -> Module:
-    return Module(path=path.relative_to(base), source=path.read_text())
+    paths = sorted(top.rglob("*.py"))
+    return [Module(path=one.relative_to(top.parent), source=one.read_text()) for one in paths]
 
 
 def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:

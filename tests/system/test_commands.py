@@ -293,7 +293,8 @@ async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> N
     await world.operator()
     await world.wait_adopted(names)
 
-    assert printed["deletes"] == await _list_deletes(world)
+    deletes = await world.judge.deletes()
+    assert printed["deletes"] == [one.name for one in deletes if one.is_done]
     assert len(printed["deletes"]) == 11
     assert any(line.startswith("nodes are left out: ") for line in printed["leftOut"])
     assert {call.verb for call in calls} <= {"get", "list"}
@@ -315,10 +316,6 @@ def _lack_revision(now: Snapshot) -> str:
         name for name, one in statuses.items() if one["updateRevision"] == one["currentRevision"]
     ]
     return f"{', '.join(late)} know no new revision" if late else ""
-
-
-async def _list_deletes(world: World) -> list[str]:
-    return [one.name for one in await world.judge.deletes() if one.is_done]
 
 
 ACCOUNT: Final = "rollout-operator-shadow"
