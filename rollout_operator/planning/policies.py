@@ -228,18 +228,23 @@ def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
     return tuple(pod for pod in outdated if pod.uid in recorded)
 
 
-def must_wait_anew(batch: Batch, readinesses: Sequence[Readiness], now: datetime) -> bool:
-    """Return whether nothing of a batch has gone, and a pod has recovered since its record.
+def _is_untouched(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
+    """Return whether nothing of a batch has gone, and all is whole.
 
-    It waited for no pause as its pods were broken, say, and they are up again: what is whole by now
-    has its pause (MAZ-40). A process that ended between the record and the delete leaves it so.
+    A process that ended between the record and the delete leaves it so.
     """
     left = [pod for one in readinesses if _is_for(batch, one) for pod in list_left(batch, one)]
-    if len(left) < len(batch.pods) or not all(readiness.is_whole for readiness in readinesses):
-        return False
-    return any(
-        time > batch.start for time in _list_recoveries(readinesses, now, only_updated=False)
-    )
+    return len(left) == len(batch.pods) and all(one.is_whole for one in readinesses)
+
+
+def _has_recovered(batch: Batch, readinesses: Sequence[Readiness], now: datetime) -> bool:
+    """Return whether a pod has recovered since the record of a batch.
+
+    It waited for no pause as its pods were broken, say, and they are up again: what is whole by now
+    has its pause (MAZ-40).
+    """
+    since = batch.start - timedelta(seconds=1)  # kubelets write whole seconds
+    return any(time > since for time in _list_recoveries(readinesses, now, only_updated=False))
 
 
 def find_pause_end(
@@ -386,12 +391,13 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
     batch = settle_batch(snapshot.batch, readinesses, policy, now, latest, departed)
     pause_end = find_pause_end(batch, readinesses, policy, now, latest)
     opened = find_open(batch, readinesses)
-    if opened and must_wait_anew(opened, readinesses, now):
+    if opened and _is_untouched(opened, readinesses):
         zone = next(one for one in zones if any(_is_for(opened, each) for each in one.readinesses))
         gate = find_gate(zone, snapshot.group.gates)
-        is_gated = gate is not None and gate.room < len(opened.pods)
-        if pause_end or is_gated or _find_soak(snapshot, zones, zone):
-            opened = None
+        is_held = gate is not None and gate.room < len(opened.pods)
+        if not is_held and _has_recovered(opened, readinesses, now):
+            is_held = pause_end is not None or bool(_find_soak(snapshot, zones, zone))
+        opened = None if is_held else opened
     return _Case(
         snapshot=snapshot,
         zones=zones,
