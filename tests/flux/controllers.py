@@ -59,9 +59,8 @@ CONTROLLERS: Final = (SOURCE, KUSTOMIZE)
 @cache
 def read_kinds() -> Sequence[Json]:
     """Return the definitions of kinds as the modules have them. Raises BuildError."""
-    return [
-        crd for one in CONTROLLERS for crd in read_manifests(_locate_module(one.module) / _CRDS)
-    ]
+    folders = [Path(_describe_module(one.module)["Dir"]) / _CRDS for one in CONTROLLERS]
+    return [crd for folder in folders for crd in read_manifests(folder)]
 
 
 def read_version(controller: FluxController) -> str:
@@ -107,10 +106,6 @@ def running(world: World) -> Iterator[Sequence[Child]]:
     finally:
         for child in reversed(children):
             child.kill()
-
-
-def _locate_module(module: str) -> Path:
-    return Path(_describe_module(module)["Dir"])
 
 
 @cache

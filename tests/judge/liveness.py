@@ -506,6 +506,7 @@ SETTLING: Final = LIMIT  # what follows a rollout: notes are removed, downscales
 DEAD_STREAM: Final = timedelta(seconds=60)
 READS_PER_MINUTE: Final = 6  # LI-11
 FAILOVER: Final = timedelta(seconds=20)
+LATE_CALLS: Final = timedelta(seconds=100)
 KINDS_OF_RELEASES: Final = 9  # they are listed anew now and then, as the others are
 READS_OF_A_CHECK: Final = 24  # two lists, at the shortest interval that one may have
 EVENT_FAULTS: Final = frozenset(
@@ -541,7 +542,12 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else NO_TIME
     if book.faults:  # nobody acts before the Lease of one that has died is taken over (LI-08)
-        taken = [one.at for one in book.leases if _get_holder(one.before) != _get_holder(one.after)]
+        who = ("spec", "holderIdentity")
+        taken = [
+            one.at
+            for one in book.leases
+            if text(one.before or {}, *who) != text(one.after or {}, *who)
+        ]
         calm_at = max([calm_at, *(at for at in taken if at <= well_at + FAILOVER)])
     # A process may still wait for the answer to a call that a partition took; what it had recorded
     # before that call it takes back after it.
@@ -603,10 +609,6 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     return (bound + lag, "LI-02") if lag else (bound, "LI-01")
 
 
-def _get_holder(lease: JsonObject | None) -> str:
-    return text(lease or {}, "spec", "holderIdentity")
-
-
 def _lag(book: Book, begin: timedelta) -> timedelta:
     """Return how long something may be unknown because events were lost, zero where none was."""
     return RESYNC if _has_had(book, EVENT_FAULTS, begin) else NO_TIME
@@ -634,6 +636,9 @@ def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:
         is_other = request.resource == SECRETS or not request.resource.is_namespaced
         # By a clock that runs fast a view is too old now and then, which a policy's status says.
         is_other |= request.resource == MULTI_AZ_ROLLOUTS and has_wrong_clock(book)
+        # A record stays until no call to a pod can take effect any more.
+        late = any(one.begun <= called.begun <= one.at + LATE_CALLS for one in book.pod_calls)
+        is_other |= late and request.resource == PODS
         if request.verb in WRITES and not is_other:
             target = f"{request.resource.plural}/{request.name}"
             text = f"{request.verb} {target} by {called.actor}, though all is at rest"
