@@ -243,8 +243,9 @@ def _has_recovered(batch: Batch, readinesses: Sequence[Readiness], now: datetime
     It waited for no pause as its pods were broken, say, and they are up again: what is whole by now
     has its pause (MAZ-40).
     """
-    since = batch.start - timedelta(seconds=1)  # kubelets write whole seconds
-    return any(time > since for time in _list_recoveries(readinesses, now, only_updated=False))
+    return any(
+        time > batch.start for time in _list_recoveries(readinesses, now, only_updated=False)
+    )
 
 
 def find_pause_end(
