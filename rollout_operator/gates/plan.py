@@ -442,10 +442,8 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         come = sorted((own & records.keys()) - {one.name for one in kept})
         if is_old or come or len(kept) < len(entry.stateful_sets):
             sets = (*kept, *(records[name] for name in come))
-            checks, late = (
-                () if is_old else entry.checks,
-                entry.late or not late_names.isdisjoint(come),
-            )
+            late = entry.late or not late_names.isdisjoint(come)
+            checks = () if is_old else entry.checks
             entry = replace(entry, stateful_sets=sets, checks=checks, late=late)
         entries.append(entry)
     status = Status(
