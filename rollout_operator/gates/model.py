@@ -178,6 +178,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """None where nothing is rolled out."""
     late: bool = False
     """Its rollout had begun before: all pods at an update revision count as updated."""
+    left_at: _Time | None = None
+    """When one that was let begin was last known to count here, of those that left the group."""
     checks: Annotated[tuple[CheckStatus, ...], Meta(max_length=MOST_CHECKS)] = ()
 
 

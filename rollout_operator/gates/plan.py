@@ -173,7 +173,7 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> datetime:
-        """Return when the last updated pod became available."""
+        """Return when the last updated pod became available, or the last zone left with its own."""
         updated = {pod.uid for member in self.members for pod in member.updated}
         readinesses = [
             replace(
@@ -182,7 +182,9 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
             )
             for member in self.members
         ]
-        return max(list_available(readinesses, self.now), default=self.now) + _WHOLE_SECOND
+        seen = max(list_available(readinesses, self.now), default=self.now)
+        left_at = self.find_left()
+        return (seen if left_at is None else max(seen, left_at)) + _WHOLE_SECOND
 
     @property
     def lets_one(self) -> bool:
@@ -204,6 +206,17 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
             if member.record is not None
             if one.passed_at is not None and one.passed_at >= member.record.seen_at
         ]
+
+    def find_left(self) -> datetime | None:
+        """Return when a zone with updated pods left last, now where that is not recorded yet.
+
+        Once they are in no member, nobody knows when they came.
+        """
+        names, left_at = {each.sts.name for each in self.members}, self.entry.left_at
+        gone = [one for one in self.entry.stateful_sets if one.name not in names]
+        passes = [one.passed_at for one in gone if one.passed_at is not None]
+        is_recorded = not passes or (left_at is not None and left_at >= max(passes))
+        return left_at if is_recorded else self.now
 
     def needs_look(self, member: _Member) -> bool:
         """Return whether checks decide on a StatefulSet with outdated pods."""
@@ -423,7 +436,8 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
     """Return a health check whose status is about its spec, and about groups as they are now.
 
     What was counted of another spec says nothing of this one. What is recorded of a StatefulSet
-    goes with it to another group: else its updated pods would count for nothing there.
+    goes with it to another group: else its updated pods would count for nothing there. It stays
+    as well while others wait for its pods.
     """
     is_old = check.status.observed_generation != check.head.generation
     before = {entry.group: entry for entry in check.status.groups}
@@ -435,10 +449,17 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         group.name: {zone.sts.name for zone in group.zones} for group in groups
     }
     placed = {name for names in members.values() for name in names}
+    times: dict[str, datetime] = {group.name: group.now for group in groups}
+    departed: dict[str, set[str]] = {
+        group.name: {zone.sts.name for zone in group.departed} for group in groups
+    }
     entries: list[GroupStatus] = []
     for group in dict.fromkeys((*before, *members)):
         entry, own = before.get(group, GroupStatus(group=group)), members.get(group, set())
-        kept = [one for one in entry.stateful_sets if one.name in own or one.name not in placed]
+        stays = own | departed.get(group, set())
+        kept = [one for one in entry.stateful_sets if one.name in stays or one.name not in placed]
+        if any(one.passed_at is not None for one in entry.stateful_sets if one not in kept):
+            entry = replace(entry, left_at=times.get(group, entry.left_at))
         come = sorted((own & records.keys()) - {one.name for one in kept})
         if is_old or come or len(kept) < len(entry.stateful_sets):
             sets = (*kept, *(records[name] for name in come))
@@ -660,6 +681,7 @@ def _read_entry(check: HealthCheck, group: Group) -> GroupStatus:
         stateful_sets=tuple(
             one for one in entry.stateful_sets if is_ours(one.seen_at) and is_ours(one.passed_at)
         ),
+        left_at=entry.left_at if is_ours(entry.left_at) else None,
         checks=tuple(
             one
             for one in entry.checks
@@ -708,7 +730,8 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
         # What is gone may be so for good: the next rollout is one of its own.
         at = {member.sts.name: member.sts.update_revision for member in survey.members}
         kept = [replace(one, stable_revision=at.get(one.name, one.stable_revision)) for one in kept]
-    entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late)
+    left_at = survey.find_left() if survey.is_whole else survey.entry.left_at
+    entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late, left_at=left_at)
     survey = _survey(group, _with_entry(check, entry))
     # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
     going = [member for member in survey.members if member.outdated and not is_paused(member.sts)]

@@ -241,11 +241,12 @@ def _has_recovered(batch: Batch, readinesses: Sequence[Readiness], now: datetime
     """Return whether a pod has recovered since the record of a batch.
 
     It waited for no pause as its pods were broken, say, and they are up again: what is whole by now
-    has its pause (MAZ-40).
+    has its pause (MAZ-40). Kubelets write whole seconds, so the truth may be later. The first batch
+    waits for none, whatever came up just before it.
     """
-    return any(
-        time > batch.start for time in _list_recoveries(readinesses, now, only_updated=False)
-    )
+    margin = timedelta(seconds=1 if batch.number > 1 else 0)
+    since = batch.start - margin
+    return any(time > since for time in _list_recoveries(readinesses, now, only_updated=False))
 
 
 def find_pause_end(
