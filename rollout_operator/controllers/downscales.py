@@ -574,6 +574,8 @@ class DownscaleController(Feature):
             replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
+        # An older cache may show pods as staying that the live set lets go.
+        reservation.seen_version = live.resource_version
         self.downscales.close(reservation, un_prepare=reservation.pods)
         return RESYNC
 
