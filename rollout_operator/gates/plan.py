@@ -155,7 +155,7 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
         is_away = self.readiness.missing or any(
             down.why not in stay for down in self.readiness.down
         )
-        return has_passed and bool(self.updated or is_away)
+        return has_passed and bool(self.updated or self.readiness.unreadable or is_away)
 
 
 class _Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -775,9 +775,12 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
     passed_at = member.record.passed_at
     if member.has_begun or member.is_back:
         return passed_at
+    # A pod that cannot be read may be an updated one.
+    is_known = not any(one.readiness.unreadable for one in survey.members)
     if not member.outdated:
         # With one pod, or all at once, it was never seen half updated: perhaps by a crash.
-        is_waived = survey.is_first(member) or is_bypassed(member.sts, survey.now)
+        is_first = is_known and survey.is_first(member)
+        is_waived = is_first or is_bypassed(member.sts, survey.now)
     elif survey.needs_look(member):
         verdict = judge_checks(survey.check, survey.entry, survey.since, survey.now)
         has_passed = verdict.state is None or not verdict.state.holds
@@ -786,7 +789,7 @@ def _mark(survey: _Survey, member: _Member, *, is_next: bool) -> datetime | None
             return passed_at or survey.now
         is_waived = is_bypassed(member.sts, survey.now)
     else:
-        is_waived = is_next and survey.check.first_zone_pods is None
+        is_waived = is_known and is_next and survey.check.first_zone_pods is None
     return survey.now if member.updated and is_waived else None
 
 
