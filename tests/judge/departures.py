@@ -18,7 +18,7 @@ from rollout_lab.model.fields import is_terminating
 from rollout_lab.model.history import Commit, Fault
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
-from tests.judge.book import NO_TIME, Book, Disruption, World, Write, in_order
+from tests.judge.book import NO_TIME, Book, Disruption, ProcessRun, World, Write, in_order
 from tests.judge.budgets import Judge, JudgedDisruption, Rule, read_rule
 from tests.judge.deletes import Delete, get_span, map_deletes
 from tests.judge.downscales import Downscale, get_first_requested, list_downscales
@@ -235,6 +235,7 @@ class _Departed:
             one.write.commit.revision: one for one in downscales
         }
         self._held = HELD / FASTEST if has_wrong_clock(book) else HELD
+        self._runs: dict[str, ProcessRun | None] = {}  # by UID of the pod that it deleted
 
     def take(self, event: Write | Commit) -> None:
         departures = self._departures
@@ -245,6 +246,7 @@ class _Departed:
         pod, delete = event.ended_pod, self._deletes.get(event.commit.call)
         if pod is not None and delete is not None and pod.owner in departures.world.sets:
             departures.world.open.append(Disruption(pod, event.at, delete.is_ghost))
+            self._runs[pod.uid] = delete.run
 
     def judge(self, write: Write) -> Iterator[Violation]:
         """Yield what a write breaks, before it is taken."""
@@ -295,8 +297,7 @@ class _Departed:
 
     def _is_settled(self, zone: Set, act: Act) -> bool:
         """Return whether it was long known what counts a zone itself."""
-        moved_at = self._departures.moved_at.get(zone.uid)
-        return moved_at is None or moved_at <= act.known
+        return self._departures.moved_at.get(zone.uid, NO_TIME) <= act.known
 
     def _list_circles(self, zone: Set) -> list[Circle]:
         """Return what decides about deletes of a zone: its policy, else its group."""
@@ -334,11 +335,10 @@ class _Departed:
             return []
         promises = self._book.promises
         left_at = departure.since - (NO_TIME if promises.is_observed else promises.known)
-        limit = min(act.known, left_at)
         lacking = [
             name
             for name, since in departure.lacks.items()
-            if since <= limit and name in departure.down_since
+            if since <= min(act.known, left_at) and name in departure.down_since
         ]
         runs = self._book.runs
         run = runs.find(act.actor, act.at) or runs.find(act.actor, act.known)
@@ -356,7 +356,7 @@ class _Departed:
             for one in departure.disruptions
             if not one.is_ghost and one.begun <= min(departure.since, act.decided)
             if one.pod.name in departure.down_since
-            if run is not None and run.holds(one.begun)
+            if run is not None and self._runs.get(one.pod.uid) == run
         ]
         return sorted({*lacking, *own})
 
