@@ -86,8 +86,9 @@ def add_interpreter(root: Path) -> None:
 
 def run(root: Path, *command: str | Path, user: str = USER) -> subprocess.CompletedProcess[str]:
     """Run a command in the tree as a user without name, home, environment or writable path."""
+    chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin") or "chroot"
     return subprocess.run(
-        [_chroot(), f"--userspec={user}", root, *command],
+        [chroot, f"--userspec={user}", root, *command],
         env={},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -95,10 +96,6 @@ def run(root: Path, *command: str | Path, user: str = USER) -> subprocess.Comple
         text=True,
         timeout=60,
     )
-
-
-def _chroot() -> str:
-    return shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin") or "chroot"
 
 
 def digests(root: Path) -> dict[str, str]:

@@ -431,8 +431,7 @@ class _Queue(msgspec.Struct):
             self.row = 0
         elif any(one in called.message for one in ROOM) and NO_ROOM not in called.message:
             since, last = self.waits.get(key, (called.at, called.at))
-            since = since if called.at - last <= AWAITED else called.at
-            self.waits[key] = (since, called.at)
+            self.waits[key] = (since if called.at - last <= AWAITED else called.at, called.at)
         else:
             self.in_vain.add(called.request.name)
 
@@ -465,11 +464,13 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
         return
     begin = max(calm_at, book.budgets[-1].at)
     # What a process of the operator allowed, or may have allowed.
+    repeated = [one.at for one in book.faults if one.kind == "hook_repeated"]
     granted = frozenset(
         one.call
         for one in list_reviews(book, EVICTION_PATH)
         if one.allowed
         or (one.status < 0 and (book.is_operator(one.actor) or TIMED_OUT in one.message))
+        or any(one.begun <= at <= one.at for at in repeated)
     )
     queue, limits = _Queue(granted), dict[str, int]()
     writes = (one for one in book.writes if isinstance(one.now, Set) or one.commit.actor in actors)
