@@ -548,8 +548,8 @@ def _find_earlier(
 def _is_elsewhere(
     reservation: DownscaleReservation, request: _DecreaseRequest, group: Group
 ) -> bool:
-    neighbours = group.owners - {request.set_uid}
-    return (reservation.group, reservation.neighbours) != (request.group, neighbours)
+    joined = group.owners - {request.set_uid} - reservation.neighbours
+    return reservation.group != request.group or bool(joined)
 
 
 async def _read_times(
