@@ -73,8 +73,8 @@ class PodEndpoints:
     ) -> tuple[int, bytes]:
         """Return the HTTP status and the body that the pod at `endpoint.ip` answers.
 
-        The pod `takes` that much longer than its behaviour says, and acts then all the same. Waits
-        for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
+        The pod `takes` at least that long, whatever its behaviour says, and acts then all the same.
+        Waits for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
         ConnectionResetError where the pod breaks the connection or ends.
         """
         listener = self._listeners.get(endpoint.ip)
@@ -92,7 +92,7 @@ class PodEndpoints:
             done=asyncio.get_running_loop().create_future(),
         )
         listener.calls.append(call)
-        after = response.after + takes
+        after = max(response.after, takes)
         call.timer = self._timers.after(after, lambda: self._act(listener, call))
         return await call.done
 
