@@ -235,25 +235,26 @@ class PodRecords:
         self._is_forbidden = False
 
     async def write(
-        self, record: DownscaleRecord, pods: Sequence[Pod], annotated_pod: Pod | None = None
+        self, record: DownscaleRecord, pods: Sequence[Pod], staying: Sequence[Pod] = ()
     ) -> None:
-        """Write a record on some of the pods, and on a pod that stays.
+        """Write a record on some of the pods, and on one of those that stay.
 
-        Raises ApiError where none of them carries it, except where the Role forbids it: after a
-        crash it is unknown then which pods were prepared.
+        Raises ApiError where none that stays carries it, or none at all, except where the Role
+        forbids it: after a crash it is unknown then which pods were prepared, or that they are gone.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
-        annotated = [*choose_annotated(pods), *([] if annotated_pod is None else [annotated_pod])]
+        annotated = [*choose_annotated(pods), *staying[:1]]
         errors = await gather_all(self._put(pod, text) for pod in annotated)
+        if staying and errors[-1] is not None and not _is_by_role(errors[-1]):
+            errors[-1] = await self._put(staying[-1], text)
         failures = [error for error in errors if error is not None]
-        if failures and len(failures) == len(errors):
-            if all(isinstance(error, Denied) and error.is_by_role for error in failures):
-                if not self._is_forbidden:
-                    text = "Downscales are not recorded on pods: a crash would forget them"
-                    log.warn(text, err=failures[0])
-                self._is_forbidden = True
-                return
-            raise failures[0]
+        if failures and all(map(_is_by_role, failures)):
+            if not self._is_forbidden:
+                text = "Downscales are not recorded on pods: a crash would forget them"
+                log.warn(text, err=failures[0])
+            self._is_forbidden = True
+        elif failures and (errors[-1] is not None if staying else len(failures) == len(errors)):
+            raise failures[-1]
 
     def is_own(self, record: DownscaleRecord, set_uid: Uid) -> bool:
         """Return whether this process wrote a record for a set, and knows more than it has.
@@ -294,6 +295,10 @@ class PodRecords:
         except ApiError as error:
             return error
         return None
+
+
+def _is_by_role(error: ApiError) -> bool:
+    return isinstance(error, Denied) and error.is_by_role
 
 
 def choose_annotated(pods: Sequence[Pod]) -> list[Pod]:

@@ -105,8 +105,8 @@ class PreparePods(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...]
     going: tuple[Pod, ...]
     """All pods in the range, called or not, in the order in which they go."""
-    annotated_pod: Pod | None = None
-    """A pod that stays, to carry the record of the downscale."""
+    staying: tuple[Pod, ...] = ()
+    """Up to two pods that stay, one of which is to carry the record of the downscale."""
     skipped: str = ""
     """Which pods are not called, and why; empty if all are."""
 
@@ -310,7 +310,7 @@ def choose_pods_to_prepare(
     return PreparePods(
         endpoints=tuple(endpoints),
         going=going,
-        annotated_pod=next((pod for _, pod in staying if not pod.is_terminating), None),
+        staying=tuple(pod for _, pod in staying if not pod.is_terminating)[:2],
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
 

@@ -334,7 +334,7 @@ class PrepareDownscale:
                 annotated = [pod for pod in step.plan.pods.going if pod.uid in called]
                 earlier = context.downscales.of(reservation.key.set_uid).backlog.list_targets()
                 record = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
-                await context.pod_records.write(record, annotated, step.plan.pods.annotated_pod)
+                await context.pod_records.write(record, annotated, step.plan.pods.staying)
                 failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"

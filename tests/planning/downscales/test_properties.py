@@ -151,7 +151,7 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     found = choose(replace(base, pods=pods))
     assert found == choose(base)
     assert isinstance(found, PreparePods)
-    assert (found.going, found.annotated_pod) == ((base.pods[4], base.pods[3]), base.pods[0])
+    assert (found.going, found.staying) == ((base.pods[4], base.pods[3]), base.pods[:2])
 
 
 def test_si13_what_cannot_be_read_and_has_no_name_may_be_any_pod() -> None:
