@@ -240,7 +240,7 @@ class PodRecords:
         """Write a record on some of the pods, and on one of those that stay.
 
         Raises ApiError where none that stays carries it, or none at all, except where the Role
-        forbids it: after a crash it is unknown then which pods were prepared, or that they are gone.
+        forbids it: after a crash it is unknown then which pods were prepared, or have gone.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
         annotated = [*choose_annotated(pods), *staying[:1]]
