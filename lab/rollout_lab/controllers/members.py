@@ -188,6 +188,17 @@ def data_of(sts: JsonObject) -> JsonObject:
     return {"spec": {"template": {**child(sts, "spec", "template"), "$patch": "replace"}}}
 
 
+def with_images(sts: JsonObject, images: Mapping[str, str]) -> JsonObject:
+    """Return a set whose template has these images, by container."""
+    spec, template = child(sts, "spec"), child(sts, "spec", "template")
+    containers = [
+        {**container, "image": images.get(text(container, "name"))}
+        for container in children(template, "spec", "containers")
+    ]
+    changed = {**template, "spec": {**child(template, "spec"), "containers": containers}}
+    return {**sts, "spec": {**spec, "template": changed}}
+
+
 def template_of(revision: JsonObject) -> JsonObject:
     kept = child(revision, "data", "spec", "template")
     return {key: value for key, value in kept.items() if key != "$patch"}
@@ -263,17 +274,25 @@ def list_forgotten(
     return history[: len(history) - limit] if 0 <= limit < len(history) else []
 
 
-def restored_revisions(sts: JsonObject, *, is_seen: bool) -> list[JsonObject]:
+def restored_revisions(
+    sts: JsonObject, *, is_seen: bool, images: Mapping[str, Mapping[str, str]] | None = None
+) -> list[JsonObject]:
     """Return the revisions that a copied set must have had, which were not copied with it.
 
-    Its status names them. The newest is that of its template where the controller has seen that
-    (`is_seen`); what another revision kept is not known, and the controller needs only its name.
+    Its status names them, and `images` those that differ in these only, by container. The newest is
+    that of its template where the controller has seen that (`is_seen`); what another revision kept
+    is not known, and the controller needs only its name.
     """
     current = text(sts, "status", "currentRevision")
     update = text(sts, "status", "updateRevision")
-    kept = [_named(sts, current, {"unknown": current}, 1)] if current != update else []
+    known = {name: data_of(with_images(sts, each)) for name, each in (images or {}).items()}
+    names = [*sorted(known.keys() - {current, update}), *([current] if current != update else [])]
+    kept = [
+        _named(sts, name, known.get(name, {"unknown": name}), place)
+        for place, name in enumerate(names, 1)
+    ]
     data: JsonObject = data_of(sts) if is_seen else {"unknown": update}
-    return [*kept, _named(sts, update, data, 2)] if update else []
+    return [*kept, _named(sts, update, data, len(kept) + 1)] if update else []
 
 
 def _named(sts: JsonObject, name: str, data: JsonObject, number_of_it: int) -> JsonObject:

@@ -29,6 +29,7 @@ from rollout_lab.simulate.objects import (
     keep,
     make_pods,
     pick,
+    read_images,
     trim_head,
     trim_pod_spec,
     type_of,
@@ -91,6 +92,8 @@ class FoundSet(msgspec.Struct, frozen=True, kw_only=True):
     """None where only a policy selects it."""
     is_seen: bool
     """Whether its controller has seen its template."""
+    images: Mapping[str, Mapping[str, str]] = {}
+    """By revision and container, where a pod of the revision has all else of the template."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -365,12 +368,13 @@ def _read_set(sts: JsonObject, pods: Sequence[JsonObject], placing: Sequence[str
     obj = {**type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
     _decode(obj, decode_statefulset)
     complete(obj, STATEFULSETS)
-    own = (pod for pod in pods if text(controller_of(pod), "uid") == uid_of(sts))
+    own = [pod for pod in pods if text(controller_of(pod), "uid") == uid_of(sts)]
     return FoundSet(
         obj=obj,
         decoded=_decode(obj, decode_statefulset),
         group=_group_of(sts),
         is_seen=is_template_seen(sts, own),
+        images=read_images(sts, own),
     )
 
 

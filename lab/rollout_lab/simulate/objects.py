@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rollout_lab.admission.registrations import REGISTRATIONS
-from rollout_lab.controllers.members import new_pod, new_revision, ordinals_of
+from rollout_lab.controllers.members import new_pod, new_revision, ordinals_of, with_images
 from rollout_lab.model.fields import (
     child,
     children,
@@ -408,6 +408,22 @@ def is_template_seen(sts: JsonObject, pods: Iterable[JsonObject]) -> bool:
         text(pod, "metadata", "labels", REVISION_LABEL) == update and _holds(pod, made)
         for pod in pods
     )
+
+
+def read_images(sts: JsonObject, pods: Iterable[JsonObject]) -> dict[str, dict[str, str]]:
+    """Return the images of each revision of the pods that has all else of the template.
+
+    With them the template is that revision again, and pods at it are not outdated.
+    """
+    told: dict[str, dict[str, str]] = {}
+    for pod in pods:
+        containers = children(pod, "spec", "containers")
+        images = {text(container, "name"): text(container, "image") for container in containers}
+        template = child(with_images(sts, images), "spec", "template")
+        revision = text(pod, "metadata", "labels", REVISION_LABEL)
+        if revision and _holds(pod, {**template, "metadata": _worn(template)}):
+            told[revision] = images
+    return told
 
 
 def _worn(template: JsonObject) -> JsonObject:

@@ -423,7 +423,7 @@ class _Run:
         """Put everything into the store, as it was before any process there reads."""
         put = self._sandbox.api.put
         for sts in self._dump.sets:
-            for revision in restored_revisions(sts.obj, is_seen=sts.is_seen):
+            for revision in restored_revisions(sts.obj, is_seen=sts.is_seen, images=sts.images):
                 put(_with_uid(revision), actor=RESTORER)
             put(sts.obj, actor=RESTORER)
         for pod in self._dump.pods:
