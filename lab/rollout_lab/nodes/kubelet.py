@@ -392,7 +392,7 @@ class Kubelets:
             self._remove(slot)
 
     def _remove(self, slot: _PodSlot) -> None:
-        self._endpoints.leave(slot.ip)
+        self._endpoints.leave(slot.ip, slot.uid)
         options: JsonObject = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -405,7 +405,7 @@ class Kubelets:
         slot = self._slots.pop(uid, None)
         if slot is not None:
             self._timers.cancel(slot.timer)
-            self._endpoints.leave(slot.ip)
+            self._endpoints.leave(slot.ip, slot.uid)
 
     # Writing
 
@@ -417,7 +417,7 @@ class Kubelets:
         if shape.is_running:
             self._listen(slot)
         else:
-            self._endpoints.leave(slot.ip)
+            self._endpoints.leave(slot.ip, slot.uid)
         status = next_status(pod, shape, StatusPlace(ip=slot.ip, now=self._now()))
         patch: JsonObject = {"metadata": {"uid": slot.uid}, "status": status}
         self._call(slot, "patch", user, patch)

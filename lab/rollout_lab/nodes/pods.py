@@ -64,7 +64,8 @@ class PodEndpoints:
         self._elapsed = elapsed
         self._now = now
         self._timers = timers
-        self._listeners: dict[str, _LivingPod] = {}
+        self._listeners: dict[str, dict[str, _LivingPod]] = {}
+        """By address and UID: pods of a host's network share one, and copied pods may."""
         self._prepared: dict[str, set[str]] = {}
         self._overrides: dict[tuple[str, str], Response] = {}
 
@@ -77,9 +78,10 @@ class PodEndpoints:
         Waits for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
         ConnectionResetError where the pod breaks the connection or ends.
         """
-        listener = self._listeners.get(endpoint.ip)
-        if listener is None:
+        here = self._listeners.get(endpoint.ip)
+        if not here:
             raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: nothing listens")
+        listener = here.get(endpoint.uid) or next(iter(here.values()))
         response = self._choose(listener, method)
         if response.reply is PodReply.REFUSES:
             raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: refused")
@@ -111,12 +113,14 @@ class PodEndpoints:
             self._overrides[pod, method] = response
 
     def enter(self, ip: str, *, pod: str, uid: str, behaviour: Behaviour) -> None:
-        if ip not in self._listeners:
-            self._listeners[ip] = _LivingPod(pod, uid, behaviour)
+        self._listeners.setdefault(ip, {}).setdefault(uid, _LivingPod(pod, uid, behaviour))
 
-    def leave(self, ip: str) -> None:
-        """Let nothing listen there any more, and break off what was being answered."""
-        listener = self._listeners.pop(ip, None)
+    def leave(self, ip: str, uid: str) -> None:
+        """Let a pod listen there no more, and break off what was being answered."""
+        here = self._listeners.get(ip, {})
+        listener = here.pop(uid, None)
+        if not here:
+            self._listeners.pop(ip, None)
         if listener is None:
             return
         for call in listener.calls:

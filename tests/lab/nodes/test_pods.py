@@ -81,7 +81,7 @@ class PodStage(Steps):
         return await self.begun
 
     async def do_leave(self) -> None:
-        self.served.leave(IP)
+        self.served.leave(IP, "u")
 
     async def do_enter(self, uid: str) -> None:
         self.served.enter(IP, pod="a-0", uid=uid, behaviour=Behaviour())
