@@ -273,7 +273,7 @@ RESTORER: Final = "the input"
 # Longer than the operator's own resync, after which nothing new would happen.
 QUIET: Final = timedelta(minutes=10)
 # Waits that end by themselves, perhaps hours later: something follows.
-_TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS})
+_TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS, Code.ZONE_LEFT_SHORT})
 # After which a policy has been looked at again.
 _RESYNC: Final = timedelta(minutes=1)
 # Until kubelets have had their look at pods that they would start.
