@@ -151,7 +151,7 @@ class SetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     stable_revision: str = ""
     """What its pods ran then: to go back to it is a rollback."""
     passed_at: _Time | None = None
-    """When the gate let it begin."""
+    """When the gate let it begin; or since when it is known here, after one left the group."""
 
 
 class CheckStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -215,7 +215,7 @@ class _Survey(msgspec.Struct, frozen=True, kw_only=True):
         names, left_at = {each.sts.name for each in self.members}, self.entry.left_at
         gone = [one for one in self.entry.stateful_sets if one.name not in names]
         passes = [one.passed_at for one in gone if one.passed_at is not None]
-        is_recorded = not passes or (left_at is not None and left_at >= max(passes))
+        is_recorded = not passes or (left_at is not None and left_at > max(passes))
         return left_at if is_recorded else self.now
 
     def needs_look(self, member: _Member) -> bool:
@@ -449,7 +449,6 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         group.name: {zone.sts.name for zone in group.zones} for group in groups
     }
     placed = {name for names in members.values() for name in names}
-    times: dict[str, datetime] = {group.name: group.now for group in groups}
     departed: dict[str, set[str]] = {
         group.name: {zone.sts.name for zone in group.departed} for group in groups
     }
@@ -459,7 +458,7 @@ def _renew_status(check: HealthCheck, groups: Sequence[Group]) -> HealthCheck:
         stays = own | departed.get(group, set())
         kept = [one for one in entry.stateful_sets if one.name in stays or one.name not in placed]
         if any(one.passed_at is not None for one in entry.stateful_sets if one not in kept):
-            entry = replace(entry, left_at=times.get(group, entry.left_at))
+            entry = replace(entry, left_at=max(each.now for each in groups))
         come = sorted((own & records.keys()) - {one.name for one in kept})
         if is_old or come or len(kept) < len(entry.stateful_sets):
             sets = (*kept, *(records[name] for name in come))
@@ -720,8 +719,9 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
     # What goes back is known to have been at rest before.
     is_late = is_new or (survey.entry.late and not any(each.is_back for each in survey.members))
     before = {record.name: record for record in survey.entry.stateful_sets}
+    left_at = survey.find_left() if survey.is_whole else survey.entry.left_at
     records = [
-        _record_set(survey, member, before.get(member.sts.name), is_late=is_late)
+        _record_set(survey, member, before.get(member.sts.name), left_at, is_late=is_late)
         for member in survey.members
     ]
     gone = [record for record in before.values() if record.name not in names]
@@ -730,7 +730,6 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
         # What is gone may be so for good: the next rollout is one of its own.
         at = {member.sts.name: member.sts.update_revision for member in survey.members}
         kept = [replace(one, stable_revision=at.get(one.name, one.stable_revision)) for one in kept]
-    left_at = survey.find_left() if survey.is_whole else survey.entry.left_at
     entry = replace(survey.entry, stateful_sets=tuple(kept), late=is_late, left_at=left_at)
     survey = _survey(group, _with_entry(check, entry))
     # One pass lets one zone begin: the next one is asked about with the updated pods of this one.
@@ -750,9 +749,17 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
 
 
 def _record_set(
-    survey: _Survey, member: _Member, before: SetStatus | None, *, is_late: bool
+    survey: _Survey,
+    member: _Member,
+    before: SetStatus | None,
+    left_at: datetime | None,
+    *,
+    is_late: bool,
 ) -> SetStatus | None:
     sts = member.sts
+    if before is not None and before.passed_at and left_at and before.passed_at < left_at:
+        # The time is of others, or of when it was away before: it may leave with newer pods.
+        before = replace(before, passed_at=survey.now)
     if member.record is not None or not (member.outdated or is_late):
         return before
     ran = {pod.revision for pod in member.outdated}
