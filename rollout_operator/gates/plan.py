@@ -606,7 +606,7 @@ def _get_range(check: Check) -> timedelta:
 
 
 def _survey(group: Group, check: HealthCheck) -> _Survey:
-    entry = _read_entry(check, group)
+    entry = _mark_departed(_read_entry(check, group), group)
     records = {record.name: record for record in entry.stateful_sets}
     members: list[_Member] = []
     for zone in group.zones:
@@ -639,6 +639,21 @@ def _survey(group: Group, check: HealthCheck) -> _Survey:
         is_whole=all(
             readiness.is_whole
             for readiness in (*(member.readiness for member in members), *measure_departed(group))
+        ),
+    )
+
+
+def _mark_departed(entry: GroupStatus, group: Group) -> GroupStatus:
+    """Return an entry in which zones count as begun that left before it was seen that they are."""
+    pods = {zone.sts.name: zone.own_pods for zone in group.departed}
+    return replace(
+        entry,
+        stateful_sets=tuple(
+            replace(one, passed_at=group.now)
+            if one.passed_at is None
+            and any(_is_updated(pod, one, is_late=entry.late) for pod in pods.get(one.name, ()))
+            else one
+            for one in entry.stateful_sets
         ),
     )
 
