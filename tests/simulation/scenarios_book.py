@@ -1,6 +1,6 @@
 """All scenarios by name, in the sizes that the schedules use, and by any size that shrinks them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -16,13 +16,12 @@ from tests.simulation import scenarios_scaling as scaling
 from tests.simulation import scenarios_sets as sets
 from tests.simulation.scenarios import FULL, SMALL, People, Scenario, Size
 from tests.simulation.scenarios_departures import (
+    Maker,
     deselect_by_budget,
     deselect_by_policy,
     leave,
     relabel,
 )
-
-Maker = Callable[[Size], Scenario]
 
 TRACKED: Final = ("-use-zone-tracker",)
 PAGE: Final = 5
@@ -111,6 +110,7 @@ _OF_THEIR_SIZE: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9-left": (leave(drains.drained_by_partition, deselect_by_budget), FULL),
     "both-left": (leave(downscales.rolled_and_downscaled), _WIDE),
     "p1-left": (leave(policies.sampled, _relabel_for_policy, deselect_by_policy), FULL),
+    "p5-left": (leave(policies.gated, _relabel_for_policy, deselect_by_policy), FULL),
     "p1": (policies.sampled, FULL),
     "p2": (policies.grouped, FULL),
     "p3": (policies.changed, FULL),
