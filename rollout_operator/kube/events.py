@@ -207,7 +207,8 @@ class EventSender:
         self._numbers = count()
         self._silent_until = timedelta(0)
         self._denials = 0
-        self._has_warned = False
+        self._warned: set[str] = set()
+        """Namespaces of which the log says that Events are denied there."""
 
     def record(self, event: EventRecord) -> None:
         """Queue an Event if there is room for it."""
@@ -280,7 +281,7 @@ class EventSender:
                     self._fail(waiting_event, error)
                     return
             except (Denied, NotFound) as error:
-                self._fall_silent(error)
+                self._record_denied(waiting_event.event, error)
                 return
             except ApiError as error:
                 self._fail(waiting_event, error)
@@ -335,13 +336,20 @@ class EventSender:
         prefix = event.regarding.name[:_MAX_PREFIX].rstrip(".-")
         return f"{prefix}.{int(at.timestamp() * 1_000_000):x}{next(self._numbers):04x}"
 
-    def _fall_silent(self, error: ApiError) -> None:
-        """Send nothing for a while: requests do not bring a missing right or API."""
-        self._denials += 1
-        self._silent_until = self._clock.elapsed() + REFUSED_EVENTS.bound(self._denials)
-        self._drop_all("denied")
-        if not self._has_warned:
-            self._has_warned = True
+    def _record_denied(self, event: EventRecord, error: ApiError) -> None:
+        """Send nothing for a while: requests do not bring a missing right or API.
+
+        An object of the cluster has its Events in another namespace: those of this one go on.
+        """
+        if event.regarding.namespace:
+            self._denials += 1
+            self._silent_until = self._clock.elapsed() + REFUSED_EVENTS.bound(self._denials)
+            self._drop_all("denied")
+        else:
+            self._count("denied")
+        namespace = _get_namespace(event)
+        if namespace not in self._warned:
+            self._warned.add(namespace)
             log.warn("Events are not written; everything else goes on", err=error)
 
     def _drop_all(self, outcome: str) -> None:

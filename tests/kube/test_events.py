@@ -88,7 +88,7 @@ class StoredEvents(FakeClient):
 def event(note: str = "waits", name: str = "zone-a", **changes: Any) -> EventRecord:
     kind = changes.pop("kind", EventKind.STATEFULSET)
     plain = EventRecord(
-        regarding=Regarding(kind, "prod", name, Uid(f"uid-{name}")),
+        regarding=Regarding(kind, "" if "Cluster" in kind else "prod", name, Uid(f"uid-{name}")),
         action=EventAction.WAIT,
         reason="ZoneNotReady",
         note=note,
