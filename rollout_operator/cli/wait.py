@@ -231,6 +231,7 @@ class RolloutWait:
             self._denied_since = since if isinstance(error, Denied) else None
             if self._denied_since is not None and now - since >= HELD_FOR:
                 raise
+            self._held_since = {}  # meanwhile a person may have changed it
             if f"{error}" != self._unread:
                 self._unread = f"{error}"
                 self._write(f"not read: {error}")
