@@ -211,7 +211,7 @@ class Code(StrEnum):
         "the RolloutHealthCheck of a zone cannot be obeyed, and its spec.onMisconfigured is Pause",
         "correct what the message names")
     BAD_DELAY = ("bad_delay", Family.ZONE_HELD,
-        "the operator cannot read grafana.com/rollout-delayed-downscale or its URL",
+        "the operator cannot read grafana.com/rollout-delayed-downscale or its URL, or ignores it",
         "correct the annotation that the message names")
     PODS_MISSING = ("pods_missing", Family.WAITS,
         "a zone wants pods and no pod names it as its controlling owner",

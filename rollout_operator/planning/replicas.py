@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
     FORCE_REPLICAS,
     LEADING_ZONE,
     MIN_TIME_BETWEEN_DOWNSCALES,
@@ -172,6 +173,9 @@ def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
         reasons.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
     if sts.annotations.get(MIRROR_NAME) and sts.annotations.get(MIRROR_KIND):
         why = f"{sts.name} has annotation {MIRROR_NAME} as well: it follows, and mirrors nothing"
+        reasons.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
+    if sts.annotations.get(DOWNSCALE_DELAY):
+        why = f"{sts.name} has annotation {DOWNSCALE_DELAY} as well: nothing delays a follower"
         reasons.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
     return tuple(reasons)
 

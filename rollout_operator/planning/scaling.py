@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
     FORCE_REPLICAS,
     MIN_TIME_BETWEEN_DOWNSCALES,
     MIRROR_API_VERSION,
@@ -490,6 +491,9 @@ def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
     if FORCE_REPLICAS in sts.annotations:
         why = f"{sts.name} follows and mirrors nothing: it is ignored"
         reasons.append(complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, why))
+    if sts.annotations.get(DOWNSCALE_DELAY):
+        why = f"{sts.name} mirrors nothing: downscales are not delayed"
+        reasons.append(complain(sts, Code.BAD_DELAY, DOWNSCALE_DELAY, why))
     return tuple(reasons)
 
 
