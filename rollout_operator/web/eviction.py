@@ -20,7 +20,7 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.decode.review import decode_owner
+from rollout_operator.model.decode.review import decode_owner, find_wanted_uid
 from rollout_operator.model.names import ABSENT_PEERS, ApiError, InvalidInput, NotFound
 from rollout_operator.model.objects import LEFT_OUT, Pod, Unreadable, selects
 from rollout_operator.model.outcome import Code, Verdict
@@ -37,7 +37,7 @@ from rollout_operator.planning.budgets import (
     is_running,
     wants_dry_run,
 )
-from rollout_operator.planning.requests import RETRY, allow, refuse
+from rollout_operator.planning.requests import RETRY, allow, refuse, show
 from rollout_operator.telemetry.metrics import DisruptionMetrics
 from rollout_operator.web.dispatch import SHARE
 from rollout_operator.web.no_downscale import Standing, UnknownPods
@@ -45,6 +45,7 @@ from rollout_operator.web.no_downscale import Standing, UnknownPods
 # The verdict is decided here, and not by the server, which refuses whatever is late.
 _TO_DECIDE: Final = timedelta(milliseconds=200)
 _NO_OWNER: Final = 500
+_CONFLICT: Final = 409
 _MARGIN: Final = timedelta(milliseconds=500)
 # A few milliseconds; other reviews are answered in between.
 _STEP: Final = 500
@@ -65,7 +66,7 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         if verdict is None:
             pod = self.pods.get(review.namespace, review.name)
             is_known = isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod)
-            if isinstance(pod, Pod) and is_known and not self._is_repeated(pod, review):
+            if isinstance(pod, Pod) and is_known and not self._may_be_another(pod, review):
                 return await self._review_pod(pod, review, until)
             left = until - _TO_DECIDE - self.clock.elapsed()
             try:
@@ -98,8 +99,10 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         owner = None if pod.owner_uid is None else self.sets.get_by_uid(pod.owner_uid)
         return owner is not None or not self.arbiter.may_cover(pod)
 
-    def _is_repeated(self, pod: Pod, review: Review) -> bool:
-        """Return whether a pod was let go a moment ago: another may have its name by now."""
+    def _may_be_another(self, pod: Pod, review: Review) -> bool:
+        """Return whether a pod was let go a moment ago, or another of its name is meant."""
+        if find_wanted_uid(review.body) not in ("", pod.uid):
+            return self.arbiter.may_cover(pod)
         return not wants_dry_run(review) and self.arbiter.is_granted(pod)
 
     async def _answer_live(
@@ -122,6 +125,11 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
         pod = decode_pod(body)
         if not is_running(pod):
             return allow_not_running()
+        wanted = find_wanted_uid(review.body)
+        if wanted not in ("", pod.uid):
+            # As the API server answers later: a grant would hold the budget for nothing till then.
+            text = f"{pod.name} has UID {pod.uid}, and the eviction is for UID {show(wanted)}"
+            return refuse(Code.CHANGED_MEANWHILE, text, status=_CONFLICT)
         if isinstance(cached, Pod) and cached.uid == pod.uid and arbiter.is_granted(cached):
             return allow(Code.DISRUPTION_GRANTED)
         choice = arbiter.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))

@@ -70,8 +70,13 @@ class _Head(Wire):
     kind: str = ""
 
 
+class _Preconditions(Wire):
+    uid: str | None = None
+
+
 class _Options(Wire):
     dry_run: list[str] | None = None
+    preconditions: _Preconditions | None = None
 
 
 class _Eviction(Wire):
@@ -160,11 +165,13 @@ def is_dry_run(eviction: bytes) -> bool:
 
     The review does not say so: its `dryRun` is that of the request only.
     """
-    try:
-        options = _DELETION.decode(eviction).delete_options
-    except _BROKEN:
-        return False
-    return options is not None and bool(options.dry_run)
+    return bool(_read_options(eviction).dry_run)
+
+
+def find_wanted_uid(eviction: bytes) -> str:
+    """Return the UID of the only pod that an Eviction may hit, empty if it may hit any."""
+    preconditions = _read_options(eviction).preconditions
+    return (preconditions.uid or "") if preconditions is not None else ""
 
 
 def decode_owner(pod: bytes) -> tuple[str, str] | None:
@@ -178,6 +185,13 @@ def decode_owner(pod: bytes) -> tuple[str, str] | None:
         return None
     owner = next((owner for owner in owners if owner.controller), None)
     return None if owner is None else (one_line(owner.kind), one_line(owner.name))
+
+
+def _read_options(eviction: bytes) -> _Options:
+    try:
+        return _DELETION.decode(eviction).delete_options or _Options()
+    except _BROKEN:
+        return _Options()
 
 
 def _decode(body: bytes) -> Review:

@@ -395,7 +395,7 @@ _HEALTH_CHECK: Final[Mapping[str, Fields | int]] = {
     # As much as is read of its whole spec.
     "checks": SMALL,
 }
-_OPTIONS: Final = Fields(_values("dryRun"))
+_OPTIONS: Final = Fields({**_values("dryRun"), "preconditions": Fields(_values("uid"))})
 
 # Of an Eviction, while its review waits.
 EVICTION: Final = Fields({"deleteOptions": _OPTIONS})
