@@ -52,19 +52,19 @@ class GateMetrics:
             f"{_PREFIX}misconfigured_total",
             "How often a group began to roll out by a health check that cannot be obeyed.",
             _GROUP,
-            lambda: (((group,), number) for group, number in self._misconfigurations.items()),
+            lambda: (((group,), number) for group, number in [*self._misconfigurations.items()]),
         )
         registry.show(
             f"{_PREFIX}blocked",
             "1 where a health check holds a zone of a group, else 0.",
             _GROUP,
-            lambda: (((group,), blocked) for group, blocked in self._blocked.items()),
+            lambda: (((group,), blocked) for group, blocked in [*self._blocked.items()]),
         )
         registry.show(
             f"{_PREFIX}misconfigured",
             "1 where a group rolls out by a health check that cannot be obeyed, else 0.",
             _GROUP,
-            lambda: (((group,), is_so) for group, is_so in self._misconfigured.items()),
+            lambda: (((group,), is_so) for group, is_so in [*self._misconfigured.items()]),
         )
 
     def count_configuration(self, outcome: str) -> None:
