@@ -335,17 +335,22 @@ class HealthCheckController(Feature):
         self, watched: WatchedObject, status: Status
     ) -> tuple[HealthCheck, WatchedObject]:
         """Write a status, and return the health check that results."""
+        apply = "apply that of this release"
         try:
             written = await self._writer.write(watched, status)
         except NotFound as error:
             await self._newest.read_back(ROLLOUT_HEALTH_CHECKS, watched.name)
-            why = "its CustomResourceDefinition has no status: apply that of this release"
+            why = f"its CustomResourceDefinition has no status: {apply}"
             raise Refused.of(error.call, why, status=error.status) from error
         finally:
             # They show why it was not written, too.
             self._groups.wake(watched.name)
         check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
+        if check.status != status:
+            # By what is left a zone could be begun too early, or a look be put off for ever.
+            call = f"record all of the status of {ROLLOUT_HEALTH_CHECKS.plural}/{watched.name}"
+            raise Refused.of(call, f"its CustomResourceDefinition drops fields of it: {apply}")
         return check, written
 
     async def _ask_all(

@@ -117,10 +117,8 @@ class PlanStage(Steps):
         for name in names:
             letter, _, ordinal = name.partition("-")
             sts = self._sets[letter]
-            anew = pod(
-                letter, int(ordinal), revision=sts.update_revision,
-                created=self.now, ready_since=self.now,
-            )  # fmt: skip
+            times: Any = {"created": self.now, "ready_since": self.now}
+            anew = pod(letter, int(ordinal), revision=sts.update_revision, **times)
             self._pods[name] = replace(anew, is_ready=True, why_not_ready="")
             self._finish(letter)
 
@@ -201,9 +199,8 @@ class PlanStage(Steps):
         check = self._load()
         assert isinstance(check, HealthCheck), "a valid one"
         outcome = "read back" if check.status == status else "lost"
-        said = next(
-            one.text for one in judge_group(later[-1], lambda _: check).values() if one.text
-        )
+        gates = judge_group(later[-1], lambda _: check).values()
+        said = next((one.text for one in gates if one.text), "waits for nothing")
         return f"{len(status.groups)} recorded and {outcome}; the last {said}"
 
     async def do_wipe(self) -> None:
@@ -215,10 +212,8 @@ class PlanStage(Steps):
         tree = msgspec.json.decode(msgspec.json.encode(self._status))
         [entry] = tree["groups"]
         for name, value in (change.split("=", 1) for change in changes):
-            is_of_set, text = (
-                name in ("seenAt", "passedAt"),
-                value.encode().decode("unicode_escape"),
-            )
+            is_of_set = name in ("seenAt", "passedAt")
+            text = value.encode().decode("unicode_escape")
             for each in entry["statefulSets"][1:2] if is_of_set else entry.get("checks", ()):
                 each[name] = text
         self._status = msgspec.convert(tree, Status)
@@ -332,10 +327,8 @@ class PlanStage(Steps):
     def _change(self, zones: str, annotations: Mapping[str, str]) -> None:
         for letter in zones:
             base = self._sets[letter]
-            kept = {**base.annotations, **annotations}
-            self._sets[letter] = replace(
-                base, annotations={key: text for key, text in kept.items() if text}
-            )
+            kept = {key: text for key, text in {**base.annotations, **annotations}.items() if text}
+            self._sets[letter] = replace(base, annotations=kept)
 
     def _show(self, at: datetime) -> str:
         return f"{(at - self._start).total_seconds():g}"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rollout_lab.model.fields import child
 from rollout_lab.model.history import Called
 from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.schemas.kinds import MULTI_AZ_ROLLOUT
 from rollout_lab.world import Sandbox
 
 from rollout_operator.gates import plan
@@ -75,6 +76,15 @@ class GateStage(operator.OperatorStage):
             call = replace(call, verb="patch", name=NAME, content_type=MERGE_PATCH)
         await self._send(call)
 
+    async def do_older(self) -> None:
+        """Have the definition of the kind lack `leftAt`."""
+
+        def drop(found: Any) -> None:
+            for group in found.get("status", {}).get("groups", ()):
+                group.pop("leftAt", None)
+
+        self.stack.enter_context(patch.dict(MULTI_AZ_ROLLOUT.defaults, {"status": drop}))
+
     async def do_order(self, *zones: str) -> None:
         """Have the MultiAZRollout roll out zones in an order."""
         spec = {"azOrder": [*zones]}
@@ -93,9 +103,8 @@ class GateStage(operator.OperatorStage):
                 for check in group.get("checks", ()):
                     check |= {"evaluatedAt": "2999-01-01T00:00:00Z", "failures": number}
             call = ApiRequest(verb="patch", resource=ROLLOUT_HEALTH_CHECKS, body={"status": tree})
-            await self._send(
-                replace(call, name=NAME, subresource="status", content_type=MERGE_PATCH)
-            )
+            call = replace(call, name=NAME, subresource="status", content_type=MERGE_PATCH)
+            await self._send(call)
             await self.do_wait(0.1)
 
     async def do_bind(self, letter: str, name: str = "") -> None:
