@@ -47,7 +47,8 @@ _LONGEST_QUERY: Final = LONGEST_VALUE
 _MOST_TIMES: Final = 2**31 - 1
 # No API server stores a longer one.
 _LONGEST_STATUS: Final = 24 * SMALL
-_MOST_GROUPS: Final = 1000
+# At rest each takes some bytes alone, and all are lost together.
+_MOST_GROUPS: Final = 20_000
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 _Tree = Mapping[str, object]
