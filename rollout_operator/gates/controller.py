@@ -90,6 +90,7 @@ _ASKERS: Final = 64
 # What pods do, and what is answered, within this time is regarded together: hundreds of groups may
 # have one health check.
 _TOGETHER: Final = timedelta(seconds=1)
+_REMEDY: Final = "apply that of this release"
 # Bound StatefulSets are looked at this often when nothing happens.
 _RESYNC: Final = timedelta(seconds=60)
 
@@ -314,6 +315,10 @@ class HealthCheckController(Feature):
         if errors := steps.list_errors():
             self.controller.add_after(name, again)
             raise ExceptionGroup("some groups were left out", errors)
+        if check.status != plan.status:
+            # It would be written each second: what was dropped is missed at once.
+            call = f"record all of the status of {ROLLOUT_HEALTH_CHECKS.plural}/{name}"
+            raise Refused.of(call, f"its CustomResourceDefinition drops fields of it: {_REMEDY}")
         return again
 
     async def _ask_group(self, key: tuple[str, str]) -> Result:
@@ -335,22 +340,17 @@ class HealthCheckController(Feature):
         self, watched: WatchedObject, status: Status
     ) -> tuple[HealthCheck, WatchedObject]:
         """Write a status, and return the health check that results."""
-        apply = "apply that of this release"
         try:
             written = await self._writer.write(watched, status)
         except NotFound as error:
             await self._newest.read_back(ROLLOUT_HEALTH_CHECKS, watched.name)
-            why = f"its CustomResourceDefinition has no status: {apply}"
+            why = f"its CustomResourceDefinition has no status: {_REMEDY}"
             raise Refused.of(error.call, why, status=error.status) from error
         finally:
             # They show why it was not written, too.
             self._groups.wake(watched.name)
         check = read_watched(written)
         assert isinstance(check, HealthCheck), "its spec is as it was"
-        if check.status != status:
-            # By what is left a zone could be begun too early, or a look be put off for ever.
-            call = f"record all of the status of {ROLLOUT_HEALTH_CHECKS.plural}/{watched.name}"
-            raise Refused.of(call, f"its CustomResourceDefinition drops fields of it: {apply}")
         return check, written
 
     async def _ask_all(
