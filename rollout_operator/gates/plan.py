@@ -733,10 +733,17 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
         return GroupStatus(group=group.name)
     # What goes back is known to have been at rest before.
     is_late = is_new or (survey.entry.late and not any(each.is_back for each in survey.members))
-    before = {record.name: record for record in survey.entry.stateful_sets}
     left_at = survey.find_left() if survey.is_whole else survey.entry.left_at
+    before = {
+        # Its pass may be of before others left, or of when it was away itself: it may leave with
+        # newer pods.
+        one.name: replace(one, passed_at=survey.now)
+        if one.name in names and one.passed_at and left_at and one.passed_at < left_at
+        else one
+        for one in survey.entry.stateful_sets
+    }
     records = [
-        _record_set(survey, member, before.get(member.sts.name), left_at, is_late=is_late)
+        _record_set(survey, member, before.get(member.sts.name), is_late=is_late)
         for member in survey.members
     ]
     gone = [record for record in before.values() if record.name not in names]
@@ -764,17 +771,9 @@ def _record(survey: _Survey, *, is_new: bool) -> GroupStatus:
 
 
 def _record_set(
-    survey: _Survey,
-    member: _Member,
-    before: SetStatus | None,
-    left_at: datetime | None,
-    *,
-    is_late: bool,
+    survey: _Survey, member: _Member, before: SetStatus | None, *, is_late: bool
 ) -> SetStatus | None:
     sts = member.sts
-    if before is not None and before.passed_at and left_at and before.passed_at < left_at:
-        # The time is of others, or of when it was away before: it may leave with newer pods.
-        before = replace(before, passed_at=survey.now)
     if member.record is not None or not (member.outdated or is_late):
         return before
     ran = {pod.revision for pod in member.outdated}

@@ -297,7 +297,7 @@ class _Departed:
 
     def _is_settled(self, zone: Set, act: Act) -> bool:
         """Return whether it was long known what counts a zone itself."""
-        return self._departures.moved_at.get(zone.uid, NO_TIME) <= act.known
+        return self._departures.moved_at.get(zone.uid, timedelta.min) <= act.known
 
     def _list_circles(self, zone: Set) -> list[Circle]:
         """Return what decides about deletes of a zone: its policy, else its group."""

@@ -464,7 +464,8 @@ def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
         return
     begin = max(calm_at, book.budgets[-1].at)
     # What a process of the operator allowed, or may have allowed.
-    repeated = [one.at for one in book.faults if one.kind == "hook_repeated"]
+    twice = [one for one in book.faults if one.kind == "hook_repeated"]
+    repeated = [one.at for one in twice if EVICTION_PATH in one.text]
     granted = frozenset(
         one.call
         for one in list_reviews(book, EVICTION_PATH)

@@ -97,8 +97,7 @@ def _is_worth_a_picture(now: Description) -> bool:
     """Return whether one group is stuck and the second zone of another is on its way."""
     groups = {group.name: group for group in now.groups}
     stuck = any("CrashLoop" in pod.why for zone in groups["ingester"].zones for pod in zone.pods)
-    middle = groups["store-gateway"].zones[1]
-    return stuck and middle.updated >= 4
+    return stuck and groups["store-gateway"].zones[1].updated >= 4
 
 
 def _create(resource: Resource, obj: JsonObject) -> ApiRequest:

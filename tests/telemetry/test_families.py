@@ -110,7 +110,7 @@ def test_groups_that_go_between_two_steps_do_not_break_the_page() -> None:
         pieces.append(piece)
         metrics.forget_group(f"group-{number}")
         metrics.begin_group(f"late-{number}")
-        gates.show_group(f"late-{number}", is_blocked=False, is_misconfigured=False)
+        gates.show_group(f"new-{number}", is_blocked=False, is_misconfigured=False)
     page, left = b"".join(pieces).decode(), b"".join(metrics.render()).decode()
     families = {family.name for family in text_string_to_metric_families(page)}
     assert "rollout_operator_build_info" in families
